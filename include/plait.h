@@ -1,0 +1,537 @@
+/**
+ * Plait: collective communication for distributed training.
+ *
+ * This header is the whole public API. It is plain C (C99 and later, C++11 and
+ * later), names no platform or CUDA type, and every object in it is opaque.
+ *
+ * A process takes part in a *world* as one *rank*. A world has a *communicator*
+ * of all its ranks; more are made by splitting it. A collective is a call that
+ * every rank of a communicator makes, in the same order and with the same
+ * count, type, operation and root:
+ *
+ *     plait_world *world = NULL;
+ *     plait_status status = plait_world_create(NULL, &world); // torchrun's environment
+ *     if (status == PLAIT_OK)
+ *         status = plait_allreduce(plait_world_comm(world), gradients, gradients, count,
+ *                                  PLAIT_F32, PLAIT_AVERAGE, NULL);
+ *     if (status != PLAIT_OK)
+ *         fprintf(stderr, "%s: %s\n", plait_status_name(status), plait_last_error());
+ *     plait_world_destroy(world);
+ *
+ * Conventions
+ * - `count` is elements, `size` is bytes, times carry their unit (`timeout_ms`).
+ * - A function that can fail returns a plait_status; plait_last_error() then
+ *   holds one sentence for the calling thread. Out-parameters are set on success only.
+ * - Create and release pair up; release takes NULL. A handle used after its
+ *   release is answered with PLAIT_INVALID_USAGE, never with a crash.
+ * - Threads: a communicator takes calls from one thread at a time; different
+ *   communicators are independent, and a work may be tested, waited for and
+ *   released from any thread. plait_world_abort(), plait_comm_abort(),
+ *   plait_last_error(), the status and fault readers are safe from any thread
+ *   at any time. Exceptions are named at the function.
+ * - Fork: a child has no part in its parent's worlds; calls on them return
+ *   PLAIT_INVALID_USAGE there, and plait_world_destroy() frees nothing.
+ */
+#ifndef PLAIT_H
+#define PLAIT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(PLAIT_BUILDING) && defined(__GNUC__)
+#define PLAIT_API __attribute__((visibility("default")))
+#else
+#define PLAIT_API
+#endif
+
+#define PLAIT_VERSION_MAJOR 0
+#define PLAIT_VERSION_MINOR 1
+#define PLAIT_VERSION_PATCH 0
+
+/** The version of the library that is loaded, "0.1.0". Static; never NULL. */
+PLAIT_API const char *plait_version(void);
+
+/* ---------------------------------------------------------------- failures */
+
+/** What became of a call. Grouped by what the caller can do next. */
+typedef enum plait_status {
+    PLAIT_OK = 0,
+    PLAIT_IN_PROGRESS = 1, /**< not an error: ask again later */
+
+    /* Mend the call: nothing was sent and nothing has changed. */
+    PLAIT_INVALID_ARGUMENT = -1, /**< a pointer, count, rank, type, ... is wrong */
+    PLAIT_INVALID_USAGE = -2,    /**< right arguments at the wrong moment: after destroy, after a fork */
+    PLAIT_INVALID_SETTING = -3,  /**< an option or PLAIT_* variable has a value that is not one of the good ones */
+    PLAIT_UNSUPPORTED = -4,      /**< this build or machine can't do it */
+
+    /* Give the machine more, or ask for less, then try again. */
+    PLAIT_OUT_OF_MEMORY = -10,
+    PLAIT_OUT_OF_RESOURCES = -11, /**< file descriptors, threads, ports, ... */
+    PLAIT_SYSTEM_ERROR = -12,     /**< the system refused a call; the sentence says which and why */
+
+    /* This operation failed; the communicator goes on. */
+    PLAIT_MISMATCH = -20,  /**< ranks made different calls; outputs are untouched on all of them */
+    PLAIT_TRUNCATED = -21, /**< a message was longer than the receive; the buffer is untouched */
+
+    /* The communicator is over: destroy it, or the world. */
+    PLAIT_TIMED_OUT = -30,    /**< a deadline passed; the fault names who was missing */
+    PLAIT_PEER_LOST = -31,    /**< a rank died or left; the fault names it */
+    PLAIT_ABORTED = -32,      /**< this rank or another one called abort */
+    PLAIT_START_FAILED = -33, /**< the world did not come together; the sentence says who is missing */
+
+    /* Report it: Plait itself is wrong. */
+    PLAIT_INTERNAL = -40
+} plait_status;
+
+/** What a caller can do about a status. */
+typedef enum plait_remedy {
+    PLAIT_REMEDY_NONE = 0,    /**< nothing is wrong */
+    PLAIT_REMEDY_MEND_CALL,   /**< the call was wrong and had no effect */
+    PLAIT_REMEDY_RETRY,       /**< the machine lacked something: free it and try again */
+    PLAIT_REMEDY_GO_ON,       /**< this operation failed on every rank; the next may succeed */
+    PLAIT_REMEDY_REBUILD,     /**< the communicator is over */
+    PLAIT_REMEDY_REPORT       /**< a bug in Plait */
+} plait_remedy;
+
+/** The group that `status` belongs to. Unknown values give PLAIT_REMEDY_REPORT. */
+PLAIT_API plait_remedy plait_status_remedy(plait_status status);
+
+/** "PLAIT_PEER_LOST" and the like. Static; never NULL. */
+PLAIT_API const char *plait_status_name(plait_status status);
+
+/**
+ * One sentence on the calling thread's latest failed call: what was wrong,
+ * where, and what to do. "" before the first failure. Valid until this
+ * thread's next failure. A failed work's sentence becomes the waiter's when
+ * plait_work_wait() or plait_work_test() returns the failure.
+ */
+PLAIT_API const char *plait_last_error(void);
+
+typedef enum plait_fault_kind {
+    PLAIT_FAULT_NONE = 0,
+    PLAIT_FAULT_DIED,        /**< the culprit's process ended */
+    PLAIT_FAULT_LEFT,        /**< the culprit destroyed its world while others still needed it */
+    PLAIT_FAULT_NOT_ENTERED, /**< the culprit is alive and has not made the call */
+    PLAIT_FAULT_STUCK,       /**< the culprit entered the operation and does not move on */
+    PLAIT_FAULT_MISMATCH,    /**< the culprit made another call */
+    PLAIT_FAULT_ABORTED      /**< the culprit called abort */
+} plait_fault_kind;
+
+/** Something that went wrong, with its culprit. All strings are terminated. */
+typedef struct plait_fault {
+    size_t struct_size; /**< set to sizeof(plait_fault) by the caller before asking */
+    plait_fault_kind kind;
+    plait_status status;       /**< what the operation returned */
+    int culprit;               /**< world rank, -1 if unknown */
+    int64_t pid;               /**< the culprit's process id on its host, 0 if unknown */
+    uint64_t operation_number; /**< counts a communicator's operations from 1; 0 outside of one */
+    char host[64];             /**< the culprit's host name, for people; "" if unknown */
+    char operation[32];        /**< "all-reduce" */
+    char call[160];            /**< "all-reduce of 1024 f32, sum", as this rank made it */
+    char evidence[512];        /**< how it is known */
+} plait_fault;
+
+/* ------------------------------------------------------------------- world */
+
+typedef struct plait_world plait_world;
+typedef struct plait_comm plait_comm;
+typedef struct plait_work plait_work;
+
+/**
+ * A place where ranks leave word for each other while a world starts: four
+ * functions over a key-value store that all ranks see, such as c10d's. Keys
+ * are terminated strings of printable ASCII, at most 127 bytes. Each returns
+ * 0, or any other value for a failure. All are called from the thread that
+ * creates the world and never after plait_world_create() has returned.
+ */
+typedef struct plait_store {
+    size_t struct_size; /**< sizeof(plait_store) */
+    void *context;      /**< handed to each function */
+    /** Sets `key` to `size` bytes at `value`, replacing what was there. */
+    int (*set)(void *context, const char *key, const void *value, size_t size);
+    /**
+     * Waits up to `timeout_ms` for `key` to exist, then copies its value to
+     * `value`, at most `*size` bytes, and sets `*size` to its whole length.
+     */
+    int (*get)(void *context, const char *key, void *value, size_t *size, int64_t timeout_ms);
+    /** Adds `amount` to the counter at `key` (0 if new); gives the sum in `*result`. */
+    int (*add)(void *context, const char *key, int64_t amount, int64_t *result);
+    /** Waits until `key` exists, at most `timeout_ms`. */
+    int (*wait)(void *context, const char *key, int64_t timeout_ms);
+} plait_store;
+
+/** Ranks that are threads of one process find each other through one of these. */
+typedef struct plait_thread_group plait_thread_group;
+
+/**
+ * Makes a meeting point for `ranks` threads, each of which creates a world
+ * with options.threads set to it and its own rank. Reusable for one world
+ * after another. PLAIT_INVALID_ARGUMENT unless 1 <= ranks <= 1024.
+ */
+PLAIT_API plait_status plait_thread_group_create(int ranks, plait_thread_group **group);
+
+/** Frees a group; worlds made through it live on. NULL is fine. */
+PLAIT_API void plait_thread_group_destroy(plait_thread_group *group);
+
+/** Called once for each fault of a world, on the thread that found it. It may call the any-time functions only. */
+typedef void (*plait_fault_handler)(void *context, const plait_fault *fault);
+
+/**
+ * How to create a world. Zero in every field is the default; set struct_size
+ * and what you need. PLAIT_* variables override the fields named beside them.
+ *
+ * How ranks find each other, first match wins:
+ *   threads      ranks are threads of this process; rank and size are required
+ *   store        over a caller's key-value store; rank and size are required
+ *   file         over a file that all ranks can lock (PLAIT_FILE)
+ *   environment  RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, as torchrun sets
+ *                them; rank 0 listens. With WORLD_SIZE unset: a world of one.
+ */
+typedef struct plait_world_options {
+    size_t struct_size; /**< sizeof(plait_world_options); 0 means this version's */
+    int rank;           /**< this rank, 0 <= rank < size */
+    int size;           /**< number of ranks; 0: rank and size come from RANK and WORLD_SIZE */
+    plait_thread_group *threads;
+    const plait_store *store;
+    const char *file;       /**< a path, created if absent; PLAIT_FILE */
+    const char *address;    /**< rank 0's host name or address; MASTER_ADDR */
+    int port;               /**< 1..65535; MASTER_PORT */
+    const void *job_key;    /**< a secret that all ranks share and strangers do not; PLAIT_JOB_KEY */
+    size_t job_key_size;    /**< bytes */
+    int64_t timeout_ms;     /**< deadline of an operation; 0: 600 000; < 0: none; PLAIT_TIMEOUT_MS */
+    int64_t start_timeout_ms; /**< deadline of plait_world_create(); 0: 120 000; PLAIT_START_TIMEOUT_MS */
+    const char *transport;  /**< "auto" (NULL), "inproc", "shm"; PLAIT_TRANSPORT */
+    const char *plan;       /**< "auto" (NULL) or a planner's name, for tests; PLAIT_PLAN */
+    plait_fault_handler on_fault;
+    void *fault_context;
+} plait_world_options;
+
+/**
+ * Joins a world and returns once all of its ranks are there.
+ *
+ * options  NULL: all defaults, so rank and size come from the environment
+ * world    set on PLAIT_OK only; end it with plait_world_destroy()
+ *
+ * Returns PLAIT_OK; PLAIT_INVALID_ARGUMENT or PLAIT_INVALID_SETTING for
+ * options that contradict each other or can't be; PLAIT_START_FAILED when ranks
+ * are missing at the deadline (the sentence names them), when two processes claim one
+ * number, or when nobody with the right job key answers; PLAIT_OUT_OF_MEMORY, PLAIT_OUT_OF_RESOURCES.
+ * Threads: any; one process may hold many worlds.
+ */
+PLAIT_API plait_status plait_world_create(const plait_world_options *options, plait_world **world);
+
+/** This rank's number in the world, or -1 for a handle that is not a living world. */
+PLAIT_API int plait_world_rank(const plait_world *world);
+/** Number of ranks in the world, or -1. */
+PLAIT_API int plait_world_size(const plait_world *world);
+/** This rank's number among the ranks of its host (or of its process, for threads), or -1. */
+PLAIT_API int plait_world_local_rank(const plait_world *world);
+/** Number of ranks on this rank's host, or -1. */
+PLAIT_API int plait_world_local_size(const plait_world *world);
+
+/** The communicator of all ranks. The world's own: don't destroy it. NULL for a dead handle. */
+PLAIT_API plait_comm *plait_world_comm(plait_world *world);
+
+/**
+ * Gives up: every operation under way or started later, on this rank and, as
+ * soon as they notice, on all others, fails with PLAIT_ABORTED. `reason` (may
+ * be NULL) is what the others' sentences quote. Returns at once. Any thread.
+ */
+PLAIT_API plait_status plait_world_abort(plait_world *world, const char *reason);
+
+/**
+ * Leaves the world and frees it. What still runs is given up to a second to finish,
+ * then aborted; with dead peers it is not waited for. Works stay readable
+ * until they are released. NULL is fine.
+ */
+PLAIT_API plait_status plait_world_destroy(plait_world *world);
+
+/** The world's first fault, if any; fault->kind is PLAIT_FAULT_NONE otherwise. Any thread. */
+PLAIT_API plait_status plait_world_fault(const plait_world *world, plait_fault *fault);
+
+/** What a world has found out and chosen, for reports. Strings live as long as the world. */
+typedef struct plait_world_facts {
+    size_t struct_size;    /**< set to sizeof(plait_world_facts) by the caller before asking */
+    const char *transport; /**< "shm" */
+    const char *kernels;   /**< "avx512" */
+    double line_ns;        /**< a cache line's way between two ranks' cores at start; 0 if not measured */
+    int cores;             /**< cores this process may use */
+    size_t staging_size;   /**< bytes of shared memory this rank stages through */
+} plait_world_facts;
+PLAIT_API plait_status plait_world_get_facts(const plait_world *world, plait_world_facts *facts);
+
+/**
+ * Measures the way of a cache line, in nanoseconds, between ranks 0 and 1 of
+ * `comm` (0 with one rank, or where no memory is shared). A collective call; takes
+ * less than a millisecond when the ranks have cores to themselves.
+ */
+PLAIT_API plait_status plait_comm_measure_line(plait_comm *comm, double *line_ns);
+
+/* ----------------------------------------------------------- communicators */
+
+/** Options of a communicator; zero is the default. */
+typedef struct plait_comm_options {
+    size_t struct_size; /**< sizeof(plait_comm_options); 0 means this version's */
+    int64_t timeout_ms; /**< deadline of an operation; 0: the parent's; < 0: none */
+    const char *name;   /**< for logs and faults; copied; NULL: "world/3" */
+} plait_comm_options;
+
+#define PLAIT_NO_COLOUR (-1) /**< "I am in no group of this split" */
+
+/**
+ * Splits `parent`: ranks that pass the same colour (>= 0) share a new
+ * communicator, ordered by key, then by rank in the parent. A collective call
+ * of all ranks of `parent`. Opens no connection.
+ *
+ * options  NULL is fine
+ * comm     set to the new communicator, or to NULL for PLAIT_NO_COLOUR
+ */
+PLAIT_API plait_status plait_comm_split(plait_comm *parent, int colour, int key,
+                                        const plait_comm_options *options, plait_comm **comm);
+
+/**
+ * Makes a communicator of some ranks of `parent`, called by those ranks only,
+ * each with the same list and tag; calls that overlap in time need different
+ * tags. Rank i of the new communicator is `ranks[i]` of the parent. Opens no connection.
+ *
+ * ranks  `count` different ranks of `parent`, the caller's among them
+ * tag    0 .. 2^31 - 1
+ */
+PLAIT_API plait_status plait_comm_group(plait_comm *parent, const int *ranks, int count, int tag,
+                                        const plait_comm_options *options, plait_comm **comm);
+
+/** This rank's number in `comm`, or -1. */
+PLAIT_API int plait_comm_rank(const plait_comm *comm);
+/** Number of ranks in `comm`, or -1. */
+PLAIT_API int plait_comm_size(const plait_comm *comm);
+/** The world rank of `rank` of `comm`, or -1. */
+PLAIT_API int plait_comm_world_rank(const plait_comm *comm, int rank);
+/** Changes the deadline of operations started from now on; < 0: none; 0 is refused. */
+PLAIT_API plait_status plait_comm_set_timeout(plait_comm *comm, int64_t timeout_ms);
+/** As plait_world_abort(), for one communicator. */
+PLAIT_API plait_status plait_comm_abort(plait_comm *comm, const char *reason);
+/** The first fault that ended `comm`, or its latest mismatch. Any thread. */
+PLAIT_API plait_status plait_comm_fault(const plait_comm *comm, plait_fault *fault);
+/** How the latest finished collective of `comm` was carried out: "direct one-shot". Any thread; static. */
+PLAIT_API const char *plait_comm_last_plan(const plait_comm *comm);
+/**
+ * Frees a communicator that a split or group made. Local: the other ranks may
+ * do it later. Works under way are given up to a second, then aborted. NULL is fine.
+ */
+PLAIT_API plait_status plait_comm_destroy(plait_comm *comm);
+
+/* ----------------------------------------------------- types and operations */
+
+/** Element types. Values are stable; 0 is none. */
+typedef enum plait_type {
+    PLAIT_I8 = 1,
+    PLAIT_U8 = 2,
+    PLAIT_I32 = 3,
+    PLAIT_U32 = 4,
+    PLAIT_I64 = 5,
+    PLAIT_U64 = 6,
+    PLAIT_F16 = 7,  /**< IEEE 754 binary16 */
+    PLAIT_BF16 = 8, /**< the upper half of a binary32 */
+    PLAIT_F32 = 9,
+    PLAIT_F64 = 10
+} plait_type;
+
+/**
+ * Reductions. Values are stable; 0 is none. Operands are combined in an order
+ * that the plan fixes, the same on every rank: same inputs and plan, same bits.
+ *
+ *            integers                       floats
+ *   SUM      modulo 2^bits                  F16 and BF16 in float32, rounded once
+ *   PRODUCT  modulo 2^bits                  likewise
+ *   MIN MAX  exact                          a NaN operand makes the result NaN; -0 < +0
+ *   AVERAGE  SUM, then divided by the ranks, the sum divided by the ranks,
+ *            truncated toward zero          then rounded
+ */
+typedef enum plait_op {
+    PLAIT_SUM = 1,
+    PLAIT_PRODUCT = 2,
+    PLAIT_MIN = 3,
+    PLAIT_MAX = 4,
+    PLAIT_AVERAGE = 5
+} plait_op;
+
+/** Bytes of an element, or 0 for an unknown type. */
+PLAIT_API size_t plait_type_size(plait_type type);
+/** "bf16", or "?" for an unknown type. Static. */
+PLAIT_API const char *plait_type_name(plait_type type);
+/** "sum", or "?" for an unknown operation. Static. */
+PLAIT_API const char *plait_op_name(plait_op op);
+
+/* ------------------------------------------------------------- collectives */
+
+/*
+ * Common to all collectives
+ *
+ * work   NULL: the call returns when the operation is complete on this rank.
+ *        Otherwise the call starts the operation and gives a work: leave the
+ *        buffers alone until it is done. Works of one communicator run in the
+ *        order of their calls.
+ * Buffers may have any alignment. A buffer of 0 bytes may be NULL. Input and
+ * output may be the same where "in place" says so and must not overlap otherwise.
+ * Counts above 2^31 are fine; counts whose bytes exceed PTRDIFF_MAX are refused.
+ *
+ * Returns PLAIT_OK, or: PLAIT_INVALID_ARGUMENT, PLAIT_INVALID_USAGE,
+ * PLAIT_OUT_OF_MEMORY before anything was sent; PLAIT_MISMATCH when another
+ * rank made a different call (it fails on all ranks, outputs untouched, the
+ * communicator goes on); PLAIT_TIMED_OUT, PLAIT_PEER_LOST, PLAIT_ABORTED, after
+ * which outputs are undefined and the communicator can only be destroyed. With
+ * a work, the last four come out of plait_work_wait() and plait_work_test().
+ */
+
+/**
+ * output[i] on every rank = op over all ranks of input[i]; `count` elements.
+ * In place: output == input. Plans: direct one-shot and two-phase (through
+ * shared memory), recursive doubling, ring, binomial tree.
+ *
+ *     plait_work *work = NULL;
+ *     plait_status status = plait_allreduce(comm, bucket, bucket, count, PLAIT_BF16, PLAIT_AVERAGE, &work);
+ *     ... compute ...
+ *     if (status == PLAIT_OK)
+ *         status = plait_work_wait(work, -1);
+ *     plait_work_release(work);
+ */
+PLAIT_API plait_status plait_allreduce(plait_comm *comm, const void *input, void *output, size_t count,
+                                       plait_type type, plait_op op, plait_work **work);
+
+/**
+ * As allreduce, with the result on `root` only. `output` is ignored elsewhere and may
+ * be NULL there. In place: output == input on the root.
+ */
+PLAIT_API plait_status plait_reduce(plait_comm *comm, const void *input, void *output, size_t count,
+                                    plait_type type, plait_op op, int root, plait_work **work);
+
+/** Copies `count` elements at `data` on `root` to `data` on all other ranks. */
+PLAIT_API plait_status plait_broadcast(plait_comm *comm, void *data, size_t count, plait_type type, int root,
+                                       plait_work **work);
+
+/**
+ * output = input of rank 0, input of rank 1, ...: `count` elements from each,
+ * `count` * ranks in `output`. In place: input == output + rank * count.
+ */
+PLAIT_API plait_status plait_allgather(plait_comm *comm, const void *input, void *output, size_t count,
+                                       plait_type type, plait_work **work);
+
+/**
+ * output[i] = op over all ranks of input[rank * count + i]: `count` * ranks
+ * elements in `input`, `count` in `output`. In place: output == input + rank * count.
+ */
+PLAIT_API plait_status plait_reduce_scatter(plait_comm *comm, const void *input, void *output, size_t count,
+                                            plait_type type, plait_op op, plait_work **work);
+
+/**
+ * As allgather, with `output` on `root` only (ignored elsewhere, may be NULL).
+ * In place on the root: input == output + root * count.
+ */
+PLAIT_API plait_status plait_gather(plait_comm *comm, const void *input, void *output, size_t count,
+                                    plait_type type, int root, plait_work **work);
+
+/**
+ * Block r of `input` on `root` goes to `output` of rank r: `count` elements to
+ * each. `input` is ignored elsewhere and may be NULL there. In place on the
+ * root: output == input + root * count.
+ */
+PLAIT_API plait_status plait_scatter(plait_comm *comm, const void *input, void *output, size_t count,
+                                     plait_type type, int root, plait_work **work);
+
+/**
+ * Block r of `input` goes to rank r, whose `output` has this rank's block at
+ * place `rank`: `count` elements each way to each rank. Not in place.
+ */
+PLAIT_API plait_status plait_alltoall(plait_comm *comm, const void *input, void *output, size_t count,
+                                      plait_type type, plait_work **work);
+
+/** Returns when every rank has called it. */
+PLAIT_API plait_status plait_barrier(plait_comm *comm, plait_work **work);
+
+/* ---------------------------------------------------------- point to point */
+
+#define PLAIT_ANY_SOURCE (-1)
+
+/**
+ * Sends `count` elements to `peer`. Messages between two ranks with one tag
+ * arrive in the order sent; messages of different tags are independent. Sends are not
+ * collectives and may run beside them. A small message is taken over at once;
+ * a large one completes when the peer receives it.
+ *
+ * peer  another rank of `comm`
+ * tag   0 .. 2^31 - 1
+ */
+PLAIT_API plait_status plait_send(plait_comm *comm, const void *data, size_t count, plait_type type, int peer,
+                                  int tag, plait_work **work);
+
+/**
+ * Receives a message of at most `count` elements with `tag` from `peer` or
+ * from PLAIT_ANY_SOURCE. plait_work_source() and plait_work_count() tell what
+ * came; for a blocking call, `source` and `received` do (NULL is fine).
+ *
+ * Returns also PLAIT_TRUNCATED: the message was longer. It is consumed; the buffer is untouched.
+ */
+PLAIT_API plait_status plait_recv(plait_comm *comm, void *data, size_t count, plait_type type, int peer,
+                                  int tag, int *source, size_t *received, plait_work **work);
+
+/* ------------------------------------------------------------------- works */
+
+/** The state of a work: PLAIT_IN_PROGRESS, PLAIT_OK or a failure. Never waits, makes no progress. */
+PLAIT_API plait_status plait_work_status(const plait_work *work);
+
+/** Makes what progress can be made now, then as plait_work_status(). */
+PLAIT_API plait_status plait_work_test(plait_work *work);
+
+/**
+ * Waits until the work is done and returns its status.
+ *
+ * timeout_ms  < 0: no limit but the operation's own deadline; 0: as
+ *             plait_work_test(). When it passes, PLAIT_IN_PROGRESS comes back and the work goes on.
+ */
+PLAIT_API plait_status plait_work_wait(plait_work *work, int64_t timeout_ms);
+
+/** Called when a work is done, on the thread that finished it. Must not wait for works. */
+typedef void (*plait_work_callback)(void *context, plait_work *work, plait_status status);
+
+/**
+ * Has `callback` called once when the work is done; at once, on this thread,
+ * if it is done already. One callback a work: a second call returns PLAIT_INVALID_USAGE.
+ */
+PLAIT_API plait_status plait_work_on_done(plait_work *work, plait_work_callback callback, void *context);
+
+/** The rank of the communicator whose message a receive got; -1 before, and for other works. */
+PLAIT_API int plait_work_source(const plait_work *work);
+/** Elements that a receive got; 0 before, and for other works. */
+PLAIT_API size_t plait_work_count(const plait_work *work);
+/** The fault that failed the work; kind PLAIT_FAULT_NONE if there is none. */
+PLAIT_API plait_status plait_work_fault(const plait_work *work, plait_fault *fault);
+
+/** Lets go of a work. An unfinished operation goes on to its end all the same. NULL is fine. */
+PLAIT_API void plait_work_release(plait_work *work);
+
+/* --------------------------------------------------------------------- log */
+
+typedef enum plait_log_level {
+    PLAIT_LOG_ERROR = 1,
+    PLAIT_LOG_WARN = 2,
+    PLAIT_LOG_INFO = 3,
+    PLAIT_LOG_DEBUG = 4
+} plait_log_level;
+
+/** Takes one line, without a line end. May be called from any thread. */
+typedef void (*plait_log_sink)(void *context, plait_log_level level, const char *line);
+
+/**
+ * Sends log lines to `sink` instead of stderr; NULL restores stderr.
+ * PLAIT_LOG=error|warn|info|debug sets what is logged; warn by default.
+ */
+PLAIT_API void plait_log_set_sink(plait_log_sink sink, void *context);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
