@@ -2,6 +2,7 @@
 #ifndef PLAIT_BASE_LOG_H
 #define PLAIT_BASE_LOG_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 
 #include "plait.h"

@@ -1,0 +1,20 @@
+/* Public handles. A handle is a number in a pointer's clothes: a slot of a
+ * table and the slot's generation. So a handle that has ended, or never was one, is
+ * recognised without touching freed memory. */
+#ifndef PLAIT_BASE_HANDLE_H
+#define PLAIT_BASE_HANDLE_H
+
+enum handle_kind { HANDLE_WORLD = 1, HANDLE_COMM, HANDLE_WORK, HANDLE_THREADS };
+
+/* A handle for `object`, or NULL when memory or the 16 million slots are used up. Any thread. */
+void *handle_new(enum handle_kind kind, void *object);
+
+/* The object of a living handle of that kind, else NULL. Any thread, a few
+ * nanoseconds. That nobody ends the handle meanwhile is the caller's matter. */
+void *handle_find(enum handle_kind kind, const void *handle);
+
+/* Ends a handle and gives its object back; NULL if it was not alive. Of
+ * several threads that end one handle, one gets the object. */
+void *handle_end(enum handle_kind kind, const void *handle);
+
+#endif
