@@ -1,0 +1,161 @@
+/* Plans: what each rank does in one collective, as a pure function.
+ *
+ * A plan is valid for any count. It speaks of a *chunk*: the same run of
+ * elements of every *block* of the collective's data (a block has `count`
+ * elements; all-reduce, reduce and broadcast have one block, the others one a
+ * rank). A chunk may be dealt in *parts* (span_part() of the chunk). A *place* is
+ * a buffer, a block of it and a part of the chunk.
+ *
+ * Steps are ordered by *stage*. Chunk c runs stage s in *tick* c + s, so chunks
+ * follow each other through the stages like work on a belt. In a tick a rank
+ * takes its steps in order of stage and, in a stage, in order of index:
+ *  - local steps (copy, put, reduce, widen, narrow) are done at once;
+ *  - a wait holds the rank up until the peer has signalled that stage of that chunk;
+ *  - transfers (send, recv, recv-reduce) are started, and the tick ends when
+ *    all of its transfers are done. So what a stage receives, a later stage uses; and
+ *    what a stage sends must not be changed by that stage.
+ * Within one stage of one chunk there is at most one message for each ordered pair of ranks.
+ *
+ * The executor adds what no planner needs to think of: nothing writes an OUTPUT before every
+ * rank's call is known to be the same; a window slot is written again only after
+ * all ranks have signalled the last stage of the chunk that used it; WORK holds as many chunks as are
+ * under way. */
+#ifndef PLAIT_COLLECTIVES_PLAN_H
+#define PLAIT_COLLECTIVES_PLAN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "plait.h"
+
+enum collective {
+    COLLECTIVE_ALLREDUCE,
+    COLLECTIVE_REDUCE,
+    COLLECTIVE_BROADCAST,
+    COLLECTIVE_ALLGATHER,
+    COLLECTIVE_REDUCE_SCATTER,
+    COLLECTIVE_GATHER,
+    COLLECTIVE_SCATTER,
+    COLLECTIVE_ALLTOALL,
+    COLLECTIVE_BARRIER,
+    COLLECTIVES
+};
+
+/* "all-reduce" */
+const char *collective_name(enum collective kind);
+bool collective_reduces(enum collective kind);
+bool collective_has_root(enum collective kind);
+/* Blocks of `count` elements in a rank's input and output; 0 where that rank has no such buffer. */
+int collective_input_blocks(enum collective kind, int ranks, int root, int rank);
+int collective_output_blocks(enum collective kind, int ranks, int root, int rank);
+
+enum buffer {
+    BUFFER_NONE,
+    BUFFER_INPUT,  /* the caller's, read only; elements of the call's type */
+    BUFFER_OUTPUT, /* the caller's; on a broadcast's root, input and output are the same memory */
+    BUFFER_WORK,   /* ours; elements of the type's accumulator (float32 for 16-bit floats) */
+    BUFFER_WINDOW  /* this rank's staging slot, which peers read in place; elements of the call's type */
+};
+
+enum { ALL_PARTS = -1, ALL_RANKS = -1 };
+
+struct place {
+    enum buffer buffer;
+    int block;
+    int part; /* 0 .. parts - 1, or ALL_PARTS */
+};
+
+enum step_kind {
+    STEP_COPY,        /* to = from; from may be peer's WINDOW */
+    STEP_PUT,         /* to = from; to is this rank's WINDOW, about to be read by others */
+    STEP_SIGNAL,      /* tells all ranks that this stage of this chunk is done here */
+    STEP_WAIT,        /* until `peer`, or ALL_RANKS, signalled `wait_stage` of this chunk */
+    STEP_REDUCE,      /* to = fold over ranks 0, 1, ...: `own` for this rank, `from` in their WINDOW for the
+                         others; divides for AVERAGE, rounds once; also written to `also` (this rank's WINDOW) unless BUFFER_NONE */
+    STEP_WIDEN,       /* to (WORK) = from, widened to the accumulator */
+    STEP_NARROW,      /* to = from (WORK), divided for AVERAGE, rounded once */
+    STEP_SEND,        /* from -> peer */
+    STEP_RECV,        /* to <- peer */
+    STEP_RECV_REDUCE  /* to (WORK) = to op message; the lower-numbered side's value is the left operand
+                         when `peer_left`, i.e. message op to */
+};
+
+struct step {
+    enum step_kind kind;
+    int stage;
+    int peer;       /* a rank, ALL_RANKS, or the rank itself for local steps */
+    int wait_stage; /* STEP_WAIT */
+    bool peer_left; /* STEP_RECV_REDUCE */
+    struct place from, own, to, also;
+};
+
+struct planner;
+
+struct plan {
+    const struct planner *planner;
+    enum collective kind;
+    int ranks;
+    int root;
+    int parts;         /* parts of a chunk */
+    int stages;
+    int window_blocks; /* blocks of a staging slot; 0: the plan needs no windows */
+    int work_blocks;   /* blocks of WORK a rank needs */
+};
+
+/* What the cost model knows. The same on all ranks. */
+struct cost_facts {
+    int ranks;
+    int cores;         /* of the host, shared by those ranks */
+    double line_ns;    /* one way of a cache line */
+    bool windows;      /* peers' staging can be read in place */
+};
+
+struct planner {
+    const char *name; /* "direct-one-shot" */
+    bool needs_windows;
+    /* Can it plan `kind` for that many ranks? */
+    bool (*serves)(enum collective kind, int ranks);
+    /* Fills parts, stages, window_blocks, work_blocks. */
+    void (*shape)(struct plan *plan);
+    /* Steps of one chunk on `rank`; each stage's are consecutive and stages ascend. */
+    int (*steps)(const struct plan *plan, int rank);
+    struct step (*step)(const struct plan *plan, int rank, int index);
+    /* Predicted nanoseconds for `size` bytes a block. */
+    double (*cost_ns)(const struct plan *plan, const struct cost_facts *facts, size_t size);
+};
+
+/* All planners; NULL ends the list. Order breaks ties of cost. */
+extern const struct planner *const planners[];
+/* By name; "direct" is the first direct one that serves. NULL if unknown. */
+const struct planner *planner_find(const char *name);
+
+/* A plan of `planner`, which must serve the kind. */
+struct plan plan_make(const struct planner *planner, enum collective kind, int ranks, int root);
+
+/* The pure function. 0 <= index < plan_steps(plan, rank). */
+static inline int plan_steps(const struct plan *plan, int rank);
+static inline struct step plan_step(const struct plan *plan, int rank, int index);
+
+/* Proves a plan: each output element gets each contribution exactly once and in one order of
+ * ranks everywhere; no step reads what another may be writing (transfers of
+ * one tick are concurrent; ranks run apart except where a wait or a message orders
+ * them); it ends; every place is inside its buffer, and at most one message per ordered pair and stage. Looks at `chunks` chunks on the belt (1 to 3 tell all).
+ * On failure the sentence names the rank, the step and the rule. */
+plait_status plan_verify(const struct plan *plan, int chunks);
+
+/* The choice for a call: cheapest planner by cost, or the one called `forced`
+ * ("auto" or NULL: none) where it serves, else the cheapest with a warning once. Never fails: some planner serves every kind. */
+struct plan plan_choose(enum collective kind, int ranks, int root, size_t block_size,
+                        const struct cost_facts *facts, const char *forced);
+
+static inline int plan_steps(const struct plan *plan, int rank)
+{
+    return plan->planner->steps(plan, rank);
+}
+
+static inline struct step plan_step(const struct plan *plan, int rank, int index)
+{
+    return plan->planner->step(plan, rank, index);
+}
+
+#endif

@@ -1,0 +1,80 @@
+/* The board: what the ranks of one host leave for each other to read in place.
+ *
+ * Every rank owns a segment of memory that all ranks of its host (or process)
+ * have mapped. In it lie its seat in each channel (a communicator is a channel), and its staging.
+ * Every word has one writer, the owner of the segment. */
+#ifndef PLAIT_TRANSPORT_BOARD_H
+#define PLAIT_TRANSPORT_BOARD_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    NOTICE_INLINE_BYTES = 40,
+    BOARD_CHANNELS = 1024,              /* communicators a rank can be in at a time */
+    SEAT_STAGING_BYTES = 16384,         /* staging of a channel that has no lane */
+    STAGING_LANES = 2
+};
+
+/* What a rank has to say in one operation. Two a seat, by the parity of the
+ * operation's number: the one of operation n is written again in operation
+ * n + 2, which a rank enters after it saw all others in n + 1. */
+struct notice {
+    _Alignas(128) _Atomic uint64_t number; /* of the operation entered; released last */
+    uint64_t print;                        /* the call's fingerprint */
+    _Atomic uint64_t signals;              /* how far this rank is (see execute.c) */
+    union {
+        unsigned char data[NOTICE_INLINE_BYTES]; /* a contribution that fits */
+        struct {
+            uint64_t lane;  /* offset of the staging lane in the segment's staging */
+            uint64_t size;  /* its bytes */
+            uint64_t first; /* where in it the first slot lies */
+        } staged;
+    };
+    unsigned char call[64]; /* the second line: the call itself, read only when prints differ */
+};
+_Static_assert(sizeof(struct notice) == 128, "a notice is two cache lines");
+
+/* A rank's place in a channel. */
+struct seat {
+    struct notice notices[2];
+    _Alignas(128) _Atomic uint64_t finished; /* number of the last operation completed here */
+    _Atomic uint32_t ended;                  /* not 0: the communicator is over here; why is below */
+    int32_t end_status, end_kind, end_culprit;
+    uint64_t end_number;
+    char end_reason[80];
+};
+
+/* Where a rank sleeps; in its segment's header. */
+struct bell {
+    _Alignas(128) _Atomic uint32_t word;
+    _Atomic uint32_t sleeping; /* not 0: ring after leaving something */
+};
+
+/* The segments as one communicator sees them, by its own ranks. */
+struct board {
+    int ranks;
+    struct seat **seats;
+    unsigned char **staging;      /* start of each rank's lanes */
+    unsigned char **seat_staging; /* SEAT_STAGING_BYTES of each rank in this channel */
+    struct bell **bells;
+    size_t lane_size;             /* bytes; STAGING_LANES of them follow each other; same for all ranks */
+};
+
+/* Wakes the owner of `bell` if it sleeps. May miss one who is just lying down, who
+ * therefore never sleeps longer than BELL_NAP_NS. A few nanoseconds when nobody sleeps. */
+enum { BELL_NAP_NS = 1000000 };
+void bell_ring(struct bell *bell);
+
+/* Sleeps on the own bell until it is rung, at most `nap_ns`. The caller has looked for work after
+ * bell_lie_down() and found none:
+ *     uint32_t seen = bell_lie_down(bell);
+ *     if (!anything_to_do()) bell_sleep(bell, seen, nap_ns);
+ *     bell_get_up(bell); */
+uint32_t bell_lie_down(struct bell *bell);
+void bell_sleep(struct bell *bell, uint32_t seen, int64_t nap_ns);
+void bell_get_up(struct bell *bell);
+
+#endif
