@@ -10,7 +10,7 @@
 
 extern char **environ;
 
-static const char *const launcher_names[] = { "RANK",       "WORLD_SIZE",  "LOCAL_RANK", "LOCAL_WORLD_SIZE",
+static const char *const launcher_names[] = { "RANK",        "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
                                               "MASTER_ADDR", "MASTER_PORT" };
 
 /* Each test starts without any variable that counts. */
@@ -156,7 +156,8 @@ static const struct variable_case variable_cases[] = {
     { "size without rank", { "WORLD_SIZE", "2" }, PLAIT_INVALID_SETTING, "RANK is not set" },
     { "rank past the end", { "RANK", "2", "WORLD_SIZE", "2" }, PLAIT_INVALID_SETTING, "0 to 1" },
     { "rank below zero", { "RANK", "-1", "WORLD_SIZE", "2" }, PLAIT_INVALID_SETTING, "RANK is '-1'" },
-    { "rank that is no number", { "RANK", "one", "WORLD_SIZE", "2" }, PLAIT_INVALID_SETTING, "RANK is 'one'" },
+    { "rank that is no number", { "RANK", "one", "WORLD_SIZE", "2" }, PLAIT_INVALID_SETTING,
+      "RANK is 'one'" },
     { "size of zero", { "RANK", "0", "WORLD_SIZE", "0" }, PLAIT_INVALID_SETTING, "WORLD_SIZE is '0'" },
     { "size past int", { "RANK", "0", "WORLD_SIZE", "2147483648" }, PLAIT_INVALID_SETTING, "WORLD_SIZE is" },
     { "no address", { "RANK", "0", "WORLD_SIZE", "2", "MASTER_PORT", "1" }, PLAIT_INVALID_SETTING,
@@ -171,8 +172,8 @@ static const struct variable_case variable_cases[] = {
       "0 to 3" },
     { "local rank that is no number", { "LOCAL_RANK", "a" }, PLAIT_INVALID_SETTING, "LOCAL_RANK is 'a'" },
     { "a file needs no address", { "RANK", "1", "WORLD_SIZE", "2", "PLAIT_FILE", "/tmp/x" }, PLAIT_OK, NULL },
-    { "all that torchrun sets", { "RANK", "1", "WORLD_SIZE", "2", "MASTER_ADDR", "h", "MASTER_PORT", "29500" },
-      PLAIT_OK, NULL },
+    { "all that torchrun sets",
+      { "RANK", "1", "WORLD_SIZE", "2", "MASTER_ADDR", "h", "MASTER_PORT", "29500" }, PLAIT_OK, NULL },
 };
 
 static void variables_are_checked(void **state)
@@ -188,8 +189,10 @@ static void variables_are_checked(void **state)
 static void launcher_is_understood(void **state)
 {
     (void)state;
-    static const char *const pairs[] = { "RANK",       "5", "WORLD_SIZE",       "8", "MASTER_ADDR", "node-0", "MASTER_PORT", "29500",
-                                         "LOCAL_RANK", "1", "LOCAL_WORLD_SIZE", "4", NULL };
+    static const char *const pairs[] = { "RANK",        "5",      "WORLD_SIZE",       "8",
+                                         "MASTER_ADDR", "node-0", "MASTER_PORT",      "29500",
+                                         "LOCAL_RANK",  "1",      "LOCAL_WORLD_SIZE", "4",
+                                         NULL };
     struct settings settings;
     set_all(pairs);
     assert_int_equal(settings_load(&settings, NULL), PLAIT_OK);
@@ -233,7 +236,8 @@ static const struct option_case {
     { "threads", { .threads = SOME_THREADS, .size = 2 }, PLAIT_OK, NULL },
     { "store without functions", { .store = &half_store, .size = 2 }, PLAIT_INVALID_ARGUMENT, "lacks" },
     { "store without size", { .store = &half_store }, PLAIT_INVALID_ARGUMENT, "options.store" },
-    { "store that is too small", { .store = &small_store, .size = 2 }, PLAIT_INVALID_ARGUMENT, "struct_size" },
+    { "store that is too small", { .store = &small_store, .size = 2 }, PLAIT_INVALID_ARGUMENT,
+      "struct_size" },
     { "port past the end", { .port = 65536 }, PLAIT_INVALID_ARGUMENT, "65536" },
     { "port below zero", { .port = -1 }, PLAIT_INVALID_ARGUMENT, "1 to 65535" },
     { "key without size", { .job_key = "k" }, PLAIT_INVALID_ARGUMENT, "job_key_size is 0" },

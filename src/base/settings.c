@@ -130,33 +130,99 @@ static bool parse_staging_size(const struct setting *setting, const char *text, 
 #define FIELD(member) offsetof(struct settings, member)
 #define TIMEOUT_GOOD "milliseconds from 1 to 31536000000, or -1 for no limit"
 
-/* The job key is first of all a secret: its value is never printed. */
+/* clang-format off: a row is a line or three */
 static const struct setting table[] = {
-    { "PLAIT_TIMEOUT_MS", "timeout_ms", "600000", "Deadline of an operation.", parse_timeout,
-      FIELD(timeout_ms), { NULL }, TIMEOUT_GOOD },
-    { "PLAIT_START_TIMEOUT_MS", "start_timeout_ms", "120000", "Deadline for all ranks to have come.",
-      parse_timeout, FIELD(start_timeout_ms), { NULL }, TIMEOUT_GOOD },
-    { "PLAIT_TRANSPORT", "transport", "auto", "What moves the bytes between ranks.", parse_name,
-      FIELD(transport), { "auto", "inproc", "shm" }, NULL },
-    { "PLAIT_PLAN", "plan", "auto", "The algorithm of collectives; where it does not fit, Plait chooses.",
-      parse_name, FIELD(plan),
+    { "PLAIT_TIMEOUT_MS",
+      "timeout_ms",
+      "600000",
+      "Deadline of an operation.",
+      parse_timeout,
+      FIELD(timeout_ms),
+      { NULL },
+      TIMEOUT_GOOD },
+    { "PLAIT_START_TIMEOUT_MS",
+      "start_timeout_ms",
+      "120000",
+      "Deadline for all ranks to have come.",
+      parse_timeout,
+      FIELD(start_timeout_ms),
+      { NULL },
+      TIMEOUT_GOOD },
+    { "PLAIT_TRANSPORT",
+      "transport",
+      "auto",
+      "What moves the bytes between ranks.",
+      parse_name,
+      FIELD(transport),
+      { "auto", "inproc", "shm" },
+      NULL },
+    { "PLAIT_PLAN",
+      "plan",
+      "auto",
+      "The algorithm of collectives; where it does not fit, Plait chooses.",
+      parse_name,
+      FIELD(plan),
       { "auto", "direct", "direct-one-shot", "direct-two-phase", "doubling", "ring", "tree", "chain",
-        "pairwise" }, NULL },
-    { "PLAIT_LOG", "", "warn", "What is logged: this and everything graver.", parse_log_level,
-      FIELD(log_level), { "error", "warn", "info", "debug" }, NULL },
-    { "PLAIT_KERNELS", "", "auto", "The instructions that reductions use.", parse_name, FIELD(kernels),
-      { "auto", "scalar", "avx2", "avx512", "neon" }, NULL },
-    { "PLAIT_JOB_KEY", "job_key", "", "A secret that all ranks share and strangers do not.", parse_text,
-      FIELD(job_key), { NULL }, "any text; 16 random characters or more" },
-    { "PLAIT_FILE", "file", "", "A file through which the ranks find each other.", parse_text, FIELD(file),
-      { NULL }, "a path that all ranks can write" },
-    { "PLAIT_STAGING_SIZE", "", "by cache size", "Shared memory that a rank stages its payload through.",
-      parse_staging_size, FIELD(staging_size), { NULL }, "bytes from 64K to 1G; K, M and G are powers of 1024" },
-    { "PLAIT_STORES", "", "auto", "How payload is written to shared memory.", parse_stores, FIELD(stores),
-      { "auto", "ordinary", "streamed" }, NULL },
-    { "PLAIT_PROVE", "", "auto", "Prove each plan before it runs: slow, for debugging. On in dev builds.",
-      parse_prove, FIELD(prove), { "auto", "on", "off" }, NULL },
+        "pairwise" },
+      NULL },
+    { "PLAIT_LOG",
+      "",
+      "warn",
+      "What is logged: this and everything graver.",
+      parse_log_level,
+      FIELD(log_level),
+      { "error", "warn", "info", "debug" },
+      NULL },
+    { "PLAIT_KERNELS",
+      "",
+      "auto",
+      "The instructions that reductions use.",
+      parse_name,
+      FIELD(kernels),
+      { "auto", "scalar", "avx2", "avx512", "neon" },
+      NULL },
+    { "PLAIT_JOB_KEY",
+      "job_key",
+      "",
+      "A secret that all ranks share and strangers do not.",
+      parse_text,
+      FIELD(job_key),
+      { NULL },
+      "any text; 16 random characters or more" },
+    { "PLAIT_FILE",
+      "file",
+      "",
+      "A file through which the ranks find each other.",
+      parse_text,
+      FIELD(file),
+      { NULL },
+      "a path that all ranks can write" },
+    { "PLAIT_STAGING_SIZE",
+      "",
+      "by cache size",
+      "Shared memory that a rank stages its payload through.",
+      parse_staging_size,
+      FIELD(staging_size),
+      { NULL },
+      "bytes from 64K to 1G; K, M and G are powers of 1024" },
+    { "PLAIT_STORES",
+      "",
+      "auto",
+      "How payload is written to shared memory.",
+      parse_stores,
+      FIELD(stores),
+      { "auto", "ordinary", "streamed" },
+      NULL },
+    { "PLAIT_PROVE",
+      "",
+      "auto",
+      "Prove each plan before it runs: slow, for debugging. On in dev builds.",
+      parse_prove,
+      FIELD(prove),
+      { "auto", "on", "off" },
+      NULL },
 };
+/* clang-format on */
 
 enum { SETTINGS = sizeof table / sizeof table[0] };
 
@@ -285,8 +351,7 @@ static const struct setting *find_setting(const char *name)
 static plait_status load_environment(struct settings *settings)
 {
     for (size_t i = 0; i < SETTINGS; i++) {
-        plait_status status =
-            load_text(settings, &table[i], table[i].name, settings_variable(table[i].name));
+        plait_status status = load_text(settings, &table[i], table[i].name, settings_variable(table[i].name));
         if (status != PLAIT_OK)
             return status;
     }
@@ -297,8 +362,8 @@ static plait_status load_environment(struct settings *settings)
 
 static plait_status load_options(struct settings *settings, const plait_world_options *options)
 {
-    plait_status status = load_text(settings, find_setting("PLAIT_TRANSPORT"), "options.transport",
-                                    options->transport);
+    plait_status status =
+        load_text(settings, find_setting("PLAIT_TRANSPORT"), "options.transport", options->transport);
     if (status == PLAIT_OK)
         status = load_text(settings, find_setting("PLAIT_PLAN"), "options.plan", options->plan);
     if (status != PLAIT_OK)

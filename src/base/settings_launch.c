@@ -25,10 +25,11 @@ static plait_status read_number(const char *name, int64_t least, int64_t most, c
 static plait_status read_rank(struct settings *settings)
 {
     bool has_rank, has_size;
-    plait_status status = read_number("WORLD_SIZE", 1, INT_MAX, "the number of ranks, from 1", &settings->size,
-                                      &has_size);
+    plait_status status =
+        read_number("WORLD_SIZE", 1, INT_MAX, "the number of ranks, from 1", &settings->size, &has_size);
     if (status == PLAIT_OK)
-        status = read_number("RANK", 0, INT_MAX, "a number from 0 to WORLD_SIZE - 1", &settings->rank, &has_rank);
+        status =
+            read_number("RANK", 0, INT_MAX, "a number from 0 to WORLD_SIZE - 1", &settings->rank, &has_rank);
     if (status != PLAIT_OK)
         return status;
 
@@ -68,7 +69,8 @@ static plait_status read_address(struct settings *settings, const plait_world_op
     bool has_port = options->port != 0;
     plait_status status = PLAIT_OK;
 
-    settings->address = options->address && options->address[0] ? options->address : settings_variable("MASTER_ADDR");
+    settings->address =
+        options->address && options->address[0] ? options->address : settings_variable("MASTER_ADDR");
     settings->port = options->port;
     if (!has_port)
         status = read_number("MASTER_PORT", 1, 65535, "a port from 1 to 65535", &settings->port, &has_port);
@@ -92,27 +94,31 @@ static plait_status read_address(struct settings *settings, const plait_world_op
 static plait_status check_options(const plait_world_options *options)
 {
     if (options->size < 0)
-        return failure(PLAIT_INVALID_ARGUMENT, "options.size is %d; good values: 1 and more, or 0 for WORLD_SIZE",
-                       options->size);
-    if (options->size == 0 && options->rank != 0)
         return failure(PLAIT_INVALID_ARGUMENT,
-                       "options.rank is %d and options.size is 0: give both, or neither for RANK and WORLD_SIZE",
-                       options->rank);
+                       "options.size is %d; good values: 1 and more, or 0 for WORLD_SIZE", options->size);
+    if (options->size == 0 && options->rank != 0)
+        return failure(
+            PLAIT_INVALID_ARGUMENT,
+            "options.rank is %d and options.size is 0: give both, or neither for RANK and WORLD_SIZE",
+            options->rank);
     if (options->size > 0 && (options->rank < 0 || options->rank >= options->size))
-        return failure(PLAIT_INVALID_ARGUMENT, "options.rank is %d and options.size is %d; ranks count from 0 to %d",
-                       options->rank, options->size, options->size - 1);
+        return failure(PLAIT_INVALID_ARGUMENT,
+                       "options.rank is %d and options.size is %d; ranks count from 0 to %d", options->rank,
+                       options->size, options->size - 1);
     if (options->size == 0 && (options->threads || options->store))
         return failure(PLAIT_INVALID_ARGUMENT, "options.%s needs options.rank and options.size beside it",
                        options->threads ? "threads" : "store");
     if (options->port < 0 || options->port > 65535)
-        return failure(PLAIT_INVALID_ARGUMENT, "options.port is %d; good values: 1 to 65535, or 0 for MASTER_PORT",
-                       options->port);
+        return failure(PLAIT_INVALID_ARGUMENT,
+                       "options.port is %d; good values: 1 to 65535, or 0 for MASTER_PORT", options->port);
     const plait_store *store = options->store;
     if (store && store->struct_size != 0 && store->struct_size < sizeof *store)
-        return failure(PLAIT_INVALID_ARGUMENT, "options.store->struct_size is %zu; set it to sizeof(plait_store), %zu",
+        return failure(PLAIT_INVALID_ARGUMENT,
+                       "options.store->struct_size is %zu; set it to sizeof(plait_store), %zu",
                        store->struct_size, sizeof *store);
     if (store && (!store->set || !store->get || !store->add || !store->wait))
-        return failure(PLAIT_INVALID_ARGUMENT, "options.store lacks a function; it needs set, get, add and wait");
+        return failure(PLAIT_INVALID_ARGUMENT,
+                       "options.store lacks a function; it needs set, get, add and wait");
     return PLAIT_OK;
 }
 
