@@ -15,6 +15,13 @@
  *    all of its transfers are done. So what a stage receives, a later stage uses; and
  *    what a stage sends must not be changed by that stage.
  * Within one stage of one chunk there is at most one message for each ordered pair of ranks.
+ *  A message holds elements of its places' buffers, so WORK (accumulators) goes to WORK and the rest
+ *  to the rest; messages do not come from or go to windows, which are written by local steps alone.
+ *  BUFFER_NONE at both ends is an empty message, which only orders the two ranks.
+ * All places of a step, and both ends of a message, name the same part.
+ *
+ * In a plan with windows each rank's last step is the signal of the last stage, and every stage
+ * in which some rank touches a window ends in a signal on every rank.
  *
  * The executor adds what no planner needs to think of: nothing writes an OUTPUT before every
  * rank's call is known to be the same; a window slot is written again only after
@@ -71,13 +78,13 @@ enum step_kind {
     STEP_SIGNAL,      /* tells all ranks that this stage of this chunk is done here */
     STEP_WAIT,        /* until `peer`, or ALL_RANKS, signalled `wait_stage` of this chunk */
     STEP_REDUCE,      /* to = fold over ranks 0, 1, ...: `own` for this rank, `from` in their WINDOW for the
-                         others; divides for AVERAGE, rounds once; also written to `also` (this rank's WINDOW) unless BUFFER_NONE */
+                         others; divides for AVERAGE, rounds once. `to` is OUTPUT or this rank's WINDOW;
+                         also written to `also` (this rank's WINDOW) unless BUFFER_NONE */
     STEP_WIDEN,       /* to (WORK) = from, widened to the accumulator */
     STEP_NARROW,      /* to = from (WORK), divided for AVERAGE, rounded once */
     STEP_SEND,        /* from -> peer */
     STEP_RECV,        /* to <- peer */
-    STEP_RECV_REDUCE  /* to (WORK) = to op message; the lower-numbered side's value is the left operand
-                         when `peer_left`, i.e. message op to */
+    STEP_RECV_REDUCE  /* to (WORK) = message op to when `peer_left`, else to op message */
 };
 
 struct step {
@@ -105,57 +112,59 @@ struct plan {
 /* What the cost model knows. The same on all ranks. */
 struct cost_facts {
     int ranks;
-    int cores;         /* of the host, shared by those ranks */
-    double line_ns;    /* one way of a cache line */
+    int cores;         /* of the host, shared by those ranks; 0 if unknown */
+    double line_ns;    /* one way of a cache line; 0 if unknown */
     bool windows;      /* peers' staging can be read in place */
 };
 
+struct script; /* what a planner writes steps to: script.h */
+
 struct planner {
     const char *name; /* "direct-one-shot" */
-    bool needs_windows;
+    bool needs_windows; /* or signals, which live beside them; not for a single rank */
     /* Can it plan `kind` for that many ranks? */
     bool (*serves)(enum collective kind, int ranks);
     /* Fills parts, stages, window_blocks, work_blocks. */
     void (*shape)(struct plan *plan);
-    /* Steps of one chunk on `rank`; each stage's are consecutive and stages ascend. */
-    int (*steps)(const struct plan *plan, int rank);
-    struct step (*step)(const struct plan *plan, int rank, int index);
+    /* Writes the steps of one chunk on `rank`, in order; each stage's are consecutive and stages ascend. */
+    void (*lay)(const struct plan *plan, int rank, struct script *script);
     /* Predicted nanoseconds for `size` bytes a block. */
     double (*cost_ns)(const struct plan *plan, const struct cost_facts *facts, size_t size);
 };
 
 /* All planners; NULL ends the list. Order breaks ties of cost. */
 extern const struct planner *const planners[];
-/* By name; "direct" is the first direct one that serves. NULL if unknown. */
+/* By name; "direct" is the first of the direct ones. NULL if unknown. */
 const struct planner *planner_find(const char *name);
+/* Is `planner` meant by `name`: its own, or "direct" for every "direct-..."? */
+bool planner_answers(const struct planner *planner, const char *name);
 
 /* A plan of `planner`, which must serve the kind. */
 struct plan plan_make(const struct planner *planner, enum collective kind, int ranks, int root);
 
-/* The pure function. 0 <= index < plan_steps(plan, rank). */
-static inline int plan_steps(const struct plan *plan, int rank);
-static inline struct step plan_step(const struct plan *plan, int rank, int index);
+/* The pure function: step `index` of `rank`, 0 <= index < plan_steps(plan, rank). It walks the
+ * script, so whoever wants all steps takes them by plan_lay(). */
+int plan_steps(const struct plan *plan, int rank);
+struct step plan_step(const struct plan *plan, int rank, int index);
+/* Puts the first `room` steps of `rank` into `steps`; returns how many there are. */
+int plan_lay(const struct plan *plan, int rank, struct step *steps, int room);
+
+/* For people: "all-reduce of 4 ranks by ring" and "step 3 of rank 1, stage 2: send to rank 2". */
+void plan_describe(const struct plan *plan, char *text, size_t size);
+void step_describe(const struct step *step, int rank, int index, char *text, size_t size);
 
 /* Proves a plan: each output element gets each contribution exactly once and in one order of
  * ranks everywhere; no step reads what another may be writing (transfers of
  * one tick are concurrent; ranks run apart except where a wait or a message orders
- * them); it ends; every place is inside its buffer, and at most one message per ordered pair and stage. Looks at `chunks` chunks on the belt (1 to 3 tell all).
- * On failure the sentence names the rank, the step and the rule. */
+ * them); it ends; every place is inside its buffer, and at most one message per ordered pair and stage;
+ * all of that with buffers apart and in place. Looks at `chunks` chunks on the belt (1 to 3 tell all).
+ * On failure the sentence names the rank, the step and the rule, and the status is PLAIT_INTERNAL. */
 plait_status plan_verify(const struct plan *plan, int chunks);
 
 /* The choice for a call: cheapest planner by cost, or the one called `forced`
- * ("auto" or NULL: none) where it serves, else the cheapest with a warning once. Never fails: some planner serves every kind. */
+ * ("auto" or NULL: none; "direct": the cheaper direct one) where it serves, else the cheapest with
+ * a warning once. Never fails: some planner serves every kind. */
 struct plan plan_choose(enum collective kind, int ranks, int root, size_t block_size,
                         const struct cost_facts *facts, const char *forced);
-
-static inline int plan_steps(const struct plan *plan, int rank)
-{
-    return plan->planner->steps(plan, rank);
-}
-
-static inline struct step plan_step(const struct plan *plan, int rank, int index)
-{
-    return plan->planner->step(plan, rank, index);
-}
 
 #endif

@@ -1,0 +1,52 @@
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "collectives/plan.h"
+
+/* Once a process and kind: a setting that fits some collectives only is not a fault. */
+static void warn_once(enum collective kind, int ranks, const char *forced, const struct plan *instead)
+{
+    static atomic_uint warned;
+    unsigned bit = 1u << (unsigned)kind;
+    if (!(atomic_fetch_or(&warned, bit) & bit))
+        log_warn("the plan \"%s\" was asked for, but it can't do %s of %d ranks here; %s does it instead",
+                 forced, collective_name(kind), ranks, instead->planner->name);
+}
+
+/* The cheapest of the planners called `name` (NULL: of all); its planner is NULL if none serves. */
+static struct plan cheapest(enum collective kind, int ranks, int root, size_t block_size,
+                            const struct cost_facts *facts, const char *name)
+{
+    struct plan best = { .planner = NULL };
+    double least = 0;
+    for (const struct planner *const *planner = planners; *planner; planner++) {
+        if (name && !planner_answers(*planner, name))
+            continue;
+        if (!(*planner)->serves(kind, ranks) || ((*planner)->needs_windows && !facts->windows && ranks > 1))
+            continue;
+        struct plan plan = plan_make(*planner, kind, ranks, root);
+        double cost = plan.planner->cost_ns(&plan, facts, block_size);
+        if (!best.planner || cost < least) {
+            best = plan;
+            least = cost;
+        }
+    }
+    return best;
+}
+
+struct plan plan_choose(enum collective kind, int ranks, int root, size_t block_size,
+                        const struct cost_facts *facts, const char *forced)
+{
+    if (forced && strcmp(forced, "auto") == 0)
+        forced = NULL;
+    struct plan plan = { .planner = NULL };
+    if (forced)
+        plan = cheapest(kind, ranks, root, block_size, facts, forced);
+    if (plan.planner)
+        return plan;
+    plan = cheapest(kind, ranks, root, block_size, facts, NULL);
+    if (forced && ranks > 1)
+        warn_once(kind, ranks, forced, &plan);
+    return plan;
+}

@@ -1,0 +1,35 @@
+/* What a planner's cost function is made of: rounds, messages and bytes, in
+ * nanoseconds. Rough on purpose: it has to put planners in the right order,
+ * not to foretell a time. */
+#ifndef PLAIT_COLLECTIVES_COST_H
+#define PLAIT_COLLECTIVES_COST_H
+
+#include "collectives/plan.h"
+
+/* A round through the board: signal, and wait until all have. */
+double cost_round(const struct cost_facts *facts);
+/* A message's way, without its bytes. */
+double cost_message(const struct cost_facts *facts);
+
+/* For `size` bytes that a rank, while all others do the same: */
+double cost_put(const struct cost_facts *facts, double size);   /* writes to its window */
+double cost_fetch(const struct cost_facts *facts, double size); /* reads from others' windows */
+double cost_fold(const struct cost_facts *facts, double size);  /* runs through its cores once read */
+double cost_carry(const struct cost_facts *facts, double size); /* sends, or receives */
+
+/* The largest integer k with 2^k <= n, and the least with 2^k >= n; n >= 1. */
+static inline int log_floor(int n)
+{
+    int k = 0;
+    while (n >> (k + 1))
+        k++;
+    return k;
+}
+
+static inline int log_ceiling(int n)
+{
+    int k = log_floor(n);
+    return n > 1 << k ? k + 1 : k;
+}
+
+#endif

@@ -1,0 +1,15 @@
+/* The planners that planners[] lists; a file each, two for the direct ones. */
+#ifndef PLAIT_COLLECTIVES_PLANNERS_H
+#define PLAIT_COLLECTIVES_PLANNERS_H
+
+#include "collectives/plan.h"
+
+extern const struct planner planner_direct_one_shot;
+extern const struct planner planner_direct_two_phase;
+extern const struct planner planner_doubling;
+extern const struct planner planner_ring;
+extern const struct planner planner_tree;
+extern const struct planner planner_chain;
+extern const struct planner planner_pairwise;
+
+#endif
