@@ -70,6 +70,11 @@ int collective_output_blocks(enum collective kind, int ranks, int root, int rank
 const struct planner *const planners[] = {
     &planner_direct_one_shot,
     &planner_direct_two_phase,
+    &planner_doubling,
+    &planner_ring,
+    &planner_tree,
+    &planner_chain,
+    &planner_pairwise,
     NULL,
 };
 

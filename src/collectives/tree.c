@@ -1,0 +1,97 @@
+/* Binomial trees, through messages: ceil(log2 p) rounds of one block, root first or root last.
+ * For small sizes. After Thakur, Rabenseifner and Gropp (2005).
+ *
+ * Ranks are numbered from the root on, round the ring ("places"): place v is the child of v without
+ * its lowest bit, and what its subtree has is from a run of neighbouring places. All-reduce is a
+ * reduce to rank 0 and a broadcast from there: twice the rounds of recursive doubling, but no
+ * rank sends more than a few blocks. */
+#include "collectives/cost.h"
+#include "collectives/planners.h"
+#include "collectives/script.h"
+
+static bool tree_serves(enum collective kind, int ranks)
+{
+    return ranks > 1 &&
+           (kind == COLLECTIVE_ALLREDUCE || kind == COLLECTIVE_REDUCE || kind == COLLECTIVE_BROADCAST);
+}
+
+static void tree_shape(struct plan *plan)
+{
+    int rounds = log_ceiling(plan->ranks);
+    plan->work_blocks = plan->kind == COLLECTIVE_BROADCAST ? 0 : 1;
+    if (plan->kind == COLLECTIVE_ALLREDUCE)
+        plan->stages = 2 * rounds;
+    else
+        plan->stages = plan->kind == COLLECTIVE_REDUCE ? rounds + 1 : rounds;
+}
+
+/* The rank `distance` places after `rank`; distance > -p. */
+static int along(const struct plan *plan, int rank, int distance)
+{
+    return (rank + plan->ranks + distance) % plan->ranks;
+}
+
+/* Stages 0 .. rounds: leaves first. The root's sum is finished in stage `rounds`. */
+static void lay_reduce(const struct plan *plan, int rank, struct script *script)
+{
+    const struct place sum = place_block(BUFFER_WORK, 0);
+    int place = along(plan, rank, -plan->root), rounds = log_ceiling(plan->ranks);
+
+    script_widen(script, 0, sum, place_block(BUFFER_INPUT, 0));
+    for (int i = 0; i < rounds; i++) {
+        int distance = 1 << i;
+        if (place & distance) {
+            script_send(script, i, along(plan, rank, -distance), sum);
+            return;
+        }
+        if (place + distance < plan->ranks)
+            script_recv_reduce(script, i, along(plan, rank, distance), sum, false);
+    }
+    script_narrow(script, rounds, place_block(BUFFER_OUTPUT, 0), sum);
+}
+
+/* Root first, in `rounds` stages from `first` on; the farthest child first, which has most to pass on. */
+static void lay_broadcast(const struct plan *plan, int rank, int first, struct place held,
+                          struct script *script)
+{
+    int place = along(plan, rank, -plan->root), rounds = log_ceiling(plan->ranks);
+
+    for (int i = 0; i < rounds; i++) {
+        int distance = 1 << (rounds - 1 - i);
+        if (place % (2 * distance) == distance)
+            script_recv(script, first + i, along(plan, rank, -distance), held);
+        else if (place % (2 * distance) == 0 && place + distance < plan->ranks)
+            script_send(script, first + i, along(plan, rank, distance), held);
+    }
+}
+
+static void tree_lay(const struct plan *plan, int rank, struct script *script)
+{
+    const struct place output = place_block(BUFFER_OUTPUT, 0), input = place_block(BUFFER_INPUT, 0);
+    if (plan->kind == COLLECTIVE_BROADCAST)
+        lay_broadcast(plan, rank, 0, rank == plan->root ? input : output, script);
+    else
+        lay_reduce(plan, rank, script);
+    if (plan->kind == COLLECTIVE_ALLREDUCE)
+        lay_broadcast(plan, rank, log_ceiling(plan->ranks), output, script);
+}
+
+/* A large block comes in chunks that follow each other, so that the bytes of the busiest rank count,
+ * the root with a child a round. */
+static double tree_cost(const struct plan *plan, const struct cost_facts *facts, size_t size)
+{
+    double m = (double)size, rounds = log_ceiling(plan->ranks);
+    double way = rounds * (cost_message(facts) + cost_carry(facts, m));
+    if (plan->kind == COLLECTIVE_BROADCAST)
+        return way;
+    double reduce = way + rounds * cost_fold(facts, 2 * m);
+    return plan->kind == COLLECTIVE_REDUCE ? reduce : reduce + way;
+}
+
+const struct planner planner_tree = {
+    .name = "tree",
+    .serves = tree_serves,
+    .shape = tree_shape,
+    .lay = tree_lay,
+    .cost_ns = tree_cost,
+};
