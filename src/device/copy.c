@@ -1,0 +1,101 @@
+/* Copies past the C library: its memcpy decides by size alone whether to go past the caches, and by a guess
+ * of their size, while the caller here knows who reads the bytes next. */
+#include "device/copy.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+
+#include <immintrin.h>
+
+enum {
+    AHEAD = 1024, /* bytes; far enough for a line that lies in another core's cache */
+    SHORT = 256   /* bytes; up to here memcpy is as good as anything */
+};
+
+/* Both loops take whole blocks of four vectors to an aligned `to` and return how many bytes they moved. */
+#define COPY_LOOP(name, isa, vec, load, store)                                                                 \
+    __attribute__((target(isa))) static size_t name(char *to, const char *from, size_t size)                   \
+    {                                                                                                          \
+        const size_t block = 4 * sizeof(vec);                                                                  \
+        size_t at = 0;                                                                                         \
+        for (; size - at >= block; at += block) {                                                              \
+            for (size_t i = 0; i < block; i += 64)                                                             \
+                __builtin_prefetch(from + at + AHEAD + i, 0, 3);                                               \
+            const vec *source = (const vec *)(const void *)(from + at);                                        \
+            vec *target = (vec *)(void *)(to + at);                                                            \
+            vec a = load(source), b = load(source + 1), c = load(source + 2), d = load(source + 3);            \
+            store(target, a);                                                                                  \
+            store(target + 1, b);                                                                              \
+            store(target + 2, c);                                                                              \
+            store(target + 3, d);                                                                              \
+        }                                                                                                      \
+        return at;                                                                                             \
+    }
+
+COPY_LOOP(cached_512, "avx512f", __m512i, _mm512_loadu_si512, _mm512_store_si512)
+COPY_LOOP(stream_512, "avx512f", __m512i, _mm512_loadu_si512, _mm512_stream_si512)
+COPY_LOOP(cached_256, "avx2", __m256i, _mm256_loadu_si256, _mm256_store_si256)
+COPY_LOOP(stream_256, "avx2", __m256i, _mm256_loadu_si256, _mm256_stream_si256)
+COPY_LOOP(cached_128, "sse2", __m128i, _mm_loadu_si128, _mm_store_si128)
+COPY_LOOP(stream_128, "sse2", __m128i, _mm_loadu_si128, _mm_stream_si128)
+
+/* Bytes before the first whole line of `to`. */
+static size_t head_of(const void *to)
+{
+    return -(uintptr_t)to % 64;
+}
+
+void copy_cached(void *to, const void *from, size_t size)
+{
+    if (size <= SHORT) {
+        memcpy(to, from, size);
+        return;
+    }
+    char *target = to;
+    const char *source = from;
+    size_t at = head_of(to);
+    memcpy(target, source, at);
+    if (__builtin_cpu_supports("avx512f"))
+        at += cached_512(target + at, source + at, size - at);
+    else if (__builtin_cpu_supports("avx2"))
+        at += cached_256(target + at, source + at, size - at);
+    else
+        at += cached_128(target + at, source + at, size - at);
+    memcpy(target + at, source + at, size - at);
+}
+
+void copy_streamed(void *to, const void *from, size_t size)
+{
+    if (size <= SHORT) {
+        memcpy(to, from, size);
+        return;
+    }
+    char *target = to;
+    const char *source = from;
+    size_t at = head_of(to);
+    memcpy(target, source, at);
+    if (__builtin_cpu_supports("avx512f"))
+        at += stream_512(target + at, source + at, size - at);
+    else if (__builtin_cpu_supports("avx2"))
+        at += stream_256(target + at, source + at, size - at);
+    else
+        at += stream_128(target + at, source + at, size - at);
+    memcpy(target + at, source + at, size - at);
+    _mm_sfence();
+}
+
+#else
+
+void copy_cached(void *to, const void *from, size_t size)
+{
+    memcpy(to, from, size);
+}
+
+void copy_streamed(void *to, const void *from, size_t size)
+{
+    memcpy(to, from, size);
+}
+
+#endif

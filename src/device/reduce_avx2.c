@@ -1,0 +1,271 @@
+/* Kernels for AVX2 with F16C; this file alone is compiled for them. Odd ends go to the scalar kernels. */
+#include <cpuid.h>
+#include <immintrin.h>
+
+#include "device/half.h"
+
+typedef __m256i vec; /* of whatever the format says; casts cost nothing */
+
+static inline void stream_fence(void)
+{
+    _mm_sfence();
+}
+
+#include "device/reduce_loop.h"
+
+static inline __m256 ps(vec value)
+{
+    return _mm256_castsi256_ps(value);
+}
+
+static inline __m256d pd(vec value)
+{
+    return _mm256_castsi256_pd(value);
+}
+
+static inline vec of_ps(__m256 value)
+{
+    return _mm256_castps_si256(value);
+}
+
+static inline vec of_pd(__m256d value)
+{
+    return _mm256_castpd_si256(value);
+}
+
+/* ---------------------------------------------------------------- whole vectors */
+
+static inline vec load(const char *from)
+{
+    return _mm256_loadu_si256((const void *)from);
+}
+
+static inline void store(char *to, vec value)
+{
+    _mm256_storeu_si256((void *)to, value);
+}
+
+static inline void stream(char *to, vec a, vec b, vec c, vec d)
+{
+    _mm256_stream_si256((void *)to, a);
+    _mm256_stream_si256((void *)(to + 32), b);
+    _mm256_stream_si256((void *)(to + 64), c);
+    _mm256_stream_si256((void *)(to + 96), d);
+}
+
+static inline vec seal_nothing(vec value)
+{
+    return value;
+}
+
+/* --------------------------------------------------------------------- integers */
+
+#define FOLD(name, instruction)                                                                                \
+    static inline vec name(vec a, vec b)                                                                       \
+    {                                                                                                          \
+        return instruction(a, b);                                                                              \
+    }
+
+FOLD(add_8, _mm256_add_epi8)
+FOLD(least_i8, _mm256_min_epi8)
+FOLD(most_i8, _mm256_max_epi8)
+FOLD(least_u8, _mm256_min_epu8)
+FOLD(most_u8, _mm256_max_epu8)
+FOLD(add_32, _mm256_add_epi32)
+FOLD(multiply_32, _mm256_mullo_epi32)
+FOLD(least_i32, _mm256_min_epi32)
+FOLD(most_i32, _mm256_max_epi32)
+FOLD(least_u32, _mm256_min_epu32)
+FOLD(most_u32, _mm256_max_epu32)
+FOLD(add_64, _mm256_add_epi64)
+
+/* Bytes have no product: those at even and odd places are multiplied as 16 bits. */
+static inline vec multiply_8(vec a, vec b)
+{
+    vec even = _mm256_mullo_epi16(a, b);
+    vec odd = _mm256_mullo_epi16(_mm256_srli_epi16(a, 8), _mm256_srli_epi16(b, 8));
+    return _mm256_blendv_epi8(even, _mm256_slli_epi16(odd, 8), _mm256_set1_epi16((short)0xff00));
+}
+
+/* Nor have 64 bits: low * low, and the two crossed products into the upper half. */
+static inline vec multiply_64(vec a, vec b)
+{
+    vec crossed = _mm256_add_epi64(_mm256_mul_epu32(_mm256_srli_epi64(a, 32), b),
+                                   _mm256_mul_epu32(a, _mm256_srli_epi64(b, 32)));
+    return _mm256_add_epi64(_mm256_mul_epu32(a, b), _mm256_slli_epi64(crossed, 32));
+}
+
+static inline vec least_i64(vec a, vec b)
+{
+    return _mm256_blendv_epi8(a, b, _mm256_cmpgt_epi64(a, b));
+}
+
+static inline vec most_i64(vec a, vec b)
+{
+    return _mm256_blendv_epi8(b, a, _mm256_cmpgt_epi64(a, b));
+}
+
+/* Where `a` is above `b`, both without sign: the comparison has one, so their top bits are flipped. */
+static inline vec above_u64(vec a, vec b)
+{
+    const vec top = _mm256_set1_epi64x(INT64_MIN);
+    return _mm256_cmpgt_epi64(_mm256_xor_si256(a, top), _mm256_xor_si256(b, top));
+}
+
+static inline vec least_u64(vec a, vec b)
+{
+    return _mm256_blendv_epi8(a, b, above_u64(a, b));
+}
+
+static inline vec most_u64(vec a, vec b)
+{
+    return _mm256_blendv_epi8(b, a, above_u64(a, b));
+}
+
+#define INTEGER_FORMAT(bits)                                                                                   \
+    {                                                                                                          \
+        .from_size = bits / 8, .to_size = bits / 8, .lanes = 256 / bits, .few = 8, .load = load, .seal = seal_nothing,   \
+        .store = store, .stream = stream                                                                       \
+    }
+
+static const struct format bits8 = INTEGER_FORMAT(8);
+static const struct format bits32 = INTEGER_FORMAT(32);
+static const struct format bits64 = INTEGER_FORMAT(64);
+
+/* ----------------------------------------------------------------------- floats */
+
+/* The minimum instruction gives its second operand for NaN and for two zeros. Both orders together hold the
+ * NaN and the sign; OR keeps a NaN one and -0, the lesser zero. AND keeps +0 but may lose a NaN, so the mask
+ * of unordered lanes, all ones and thus a NaN, comes on top. */
+#define FLOAT_FOLDS(type, kind, of)                                                                            \
+    static inline vec add_##type(vec a, vec b)                                                                 \
+    {                                                                                                          \
+        return of(_mm256_add_##kind(kind(a), kind(b)));                                                        \
+    }                                                                                                          \
+    static inline vec multiply_##type(vec a, vec b)                                                            \
+    {                                                                                                          \
+        return of(_mm256_mul_##kind(kind(a), kind(b)));                                                        \
+    }                                                                                                          \
+    static inline vec least_##type(vec a, vec b)                                                               \
+    {                                                                                                          \
+        return of(_mm256_or_##kind(_mm256_min_##kind(kind(a), kind(b)), _mm256_min_##kind(kind(b), kind(a)))); \
+    }                                                                                                          \
+    static inline vec most_##type(vec a, vec b)                                                                \
+    {                                                                                                          \
+        vec most =                                                                                             \
+            of(_mm256_and_##kind(_mm256_max_##kind(kind(a), kind(b)), _mm256_max_##kind(kind(b), kind(a))));   \
+        return _mm256_or_si256(most, of(_mm256_cmp_##kind(kind(a), kind(b), _CMP_UNORD_Q)));                   \
+    }
+
+FLOAT_FOLDS(f32, ps, of_ps)
+FLOAT_FOLDS(f64, pd, of_pd)
+
+static inline vec divide_f32(vec value, unsigned by)
+{
+    return of_ps(_mm256_div_ps(ps(value), _mm256_set1_ps((float)by)));
+}
+
+static inline vec divide_f64(vec value, unsigned by)
+{
+    return of_pd(_mm256_div_pd(pd(value), _mm256_set1_pd((double)by)));
+}
+
+static inline vec seal_f32(vec value)
+{
+    __m256 nan = _mm256_cmp_ps(ps(value), ps(value), _CMP_UNORD_Q);
+    return of_ps(_mm256_blendv_ps(ps(value), ps(_mm256_set1_epi32(F32_NAN)), nan));
+}
+
+static inline vec seal_f64(vec value)
+{
+    __m256d nan = _mm256_cmp_pd(pd(value), pd(value), _CMP_UNORD_Q);
+    return of_pd(_mm256_blendv_pd(pd(value), pd(_mm256_set1_epi64x(F64_NAN)), nan));
+}
+
+static const struct format whole_f32 = {
+    .from_size = 4, .to_size = 4, .lanes = 8, .few = 8, .load = load,
+    .divide = divide_f32, .seal = seal_f32, .store = store, .stream = stream,
+};
+
+static const struct format whole_f64 = {
+    .from_size = 8, .to_size = 8, .lanes = 4, .few = 8, .load = load,
+    .divide = divide_f64, .seal = seal_f64, .store = store, .stream = stream,
+};
+
+/* ----------------------------------------------- 16-bit floats: 8 lanes of float32 */
+
+static inline vec load_f16(const char *from)
+{
+    return of_ps(_mm256_cvtph_ps(_mm_loadu_si128((const void *)from)));
+}
+
+static inline vec load_bf16(const char *from)
+{
+    return _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)from)), 16);
+}
+
+/* Both leave the 8 halves in the lower half of the vector. */
+static inline vec seal_f16(vec value)
+{
+    return _mm256_castsi128_si256(
+        _mm256_cvtps_ph(ps(seal_f32(value)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
+static inline vec seal_bf16(vec value)
+{
+    vec odd = _mm256_and_si256(_mm256_srli_epi32(value, 16), _mm256_set1_epi32(1));
+    vec rounded = _mm256_add_epi32(_mm256_add_epi32(value, _mm256_set1_epi32(0x7fff)), odd);
+    vec nan = of_ps(_mm256_cmp_ps(ps(value), ps(value), _CMP_UNORD_Q));
+    rounded = _mm256_blendv_epi8(_mm256_srli_epi32(rounded, 16), _mm256_set1_epi32(BF16_NAN), nan);
+    /* Packing works within each half of the vector; the permutation brings the two results together. */
+    return _mm256_permute4x64_epi64(_mm256_packus_epi32(rounded, rounded), 0x08);
+}
+
+static inline void store_16(char *to, vec value)
+{
+    _mm_storeu_si128((void *)to, _mm256_castsi256_si128(value));
+}
+
+static inline void stream_16(char *to, vec a, vec b, vec c, vec d)
+{
+    _mm_stream_si128((void *)to, _mm256_castsi256_si128(a));
+    _mm_stream_si128((void *)(to + 16), _mm256_castsi256_si128(b));
+    _mm_stream_si128((void *)(to + 32), _mm256_castsi256_si128(c));
+    _mm_stream_si128((void *)(to + 48), _mm256_castsi256_si128(d));
+}
+
+#define HALF_FORMAT(type)                                                                                      \
+    {                                                                                                          \
+        .from_size = 2, .to_size = 2, .lanes = 8, .few = 8, .load = load_##type, .divide = divide_f32,                   \
+        .seal = seal_##type, .store = store_16, .stream = stream_16                                            \
+    }
+#define WIDENING_FORMAT(type)                                                                                  \
+    {                                                                                                          \
+        .from_size = 2, .to_size = 4, .lanes = 8, .few = 8, .load = load_##type, .seal = seal_nothing, .store = store,   \
+        .stream = stream                                                                                       \
+    }
+#define NARROWING_FORMAT(type)                                                                                 \
+    {                                                                                                          \
+        .from_size = 4, .to_size = 2, .lanes = 8, .few = 8, .load = load, .divide = divide_f32, .seal = seal_##type,     \
+        .store = store_16, .stream = stream_16                                                                 \
+    }
+
+static const struct format half_f16 = HALF_FORMAT(f16);
+static const struct format half_bf16 = HALF_FORMAT(bf16);
+static const struct format widening_f16 = WIDENING_FORMAT(f16);
+static const struct format widening_bf16 = WIDENING_FORMAT(bf16);
+static const struct format narrowing_f16 = NARROWING_FORMAT(f16);
+static const struct format narrowing_bf16 = NARROWING_FORMAT(bf16);
+
+/* ---------------------------------------------------------------------- the set */
+
+static bool usable(void)
+{
+    /* Not every compiler's __builtin_cpu_supports() knows f16c; AVX2 stands for the system's consent. */
+    unsigned a, b, c, d;
+    return __builtin_cpu_supports("avx2") && __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+
+#define SET reduce_set_avx2
+#define SET_NAME "avx2"
+#include "device/reduce_kernels.h"

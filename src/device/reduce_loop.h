@@ -1,0 +1,196 @@
+/* The loop that every vector set runs, over whatever `vec` the including file has defined. It is inlined into
+ * each kernel, where format, fold and source count are constants, so nothing is left of its indirections. */
+#ifndef PLAIT_DEVICE_REDUCE_LOOP_H
+#define PLAIT_DEVICE_REDUCE_LOOP_H
+
+#include <stdint.h>
+
+#include "device/reduce_set.h"
+
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+
+/* How elements lie in memory, and what happens to a folded vector on its way there. */
+struct format {
+    size_t from_size; /* bytes of an element in the sources */
+    size_t to_size;   /* bytes of an element in result and copy */
+    size_t lanes;     /* elements of a vec */
+    size_t few;       /* up to so many elements scalar code wins over setting up the vectors */
+    vec (*load)(const char *from);
+    vec (*load_part)(const char *from, size_t count); /* the first `count` < lanes; NULL: no masks here */
+    vec (*divide)(vec value, unsigned by);            /* NULL for integers: the scalar kernel divides */
+    vec (*seal)(vec value);                           /* canonical NaNs; rounds to what is stored */
+    void (*store)(char *to, vec value);
+    void (*store_part)(char *to, vec value, size_t count);
+    /* A block on its way past the caches; `to` is aligned to lanes * to_size. */
+    void (*stream)(char *to, vec a, vec b, vec c, vec d);
+};
+
+typedef vec (*fold_fn)(vec a, vec b);
+
+enum {
+    LINE = 64,    /* bytes of a cache line */
+    AHEAD = 1024, /* bytes; far enough for a line that lies in another core's cache */
+    UNROLL = 4,   /* vectors in flight */
+    /* Sources smaller than this in bytes are not prefetched: most of it would lie behind their end. */
+    PREFETCHED = 4096,
+    /* Copies smaller than this in bytes are not streamed: the fence costs more than it saves. */
+    STREAMED = 256
+};
+
+static ALWAYS_INLINE void prefetch(const char *from, size_t size)
+{
+    for (size_t i = 0; i < size; i += LINE)
+        __builtin_prefetch(from + AHEAD + i, 0, 3);
+}
+
+/* Whole blocks of UNROLL vectors from `first` on; returns where it stopped. Accumulators stay in registers
+ * across all sources, so every byte is read once and written once. */
+static ALWAYS_INLINE size_t reduce_blocks(const struct reduction *r, const struct format *f, fold_fn fold,
+                                          int source_count, size_t first, bool stream)
+{
+    const size_t block = UNROLL * f->lanes;
+    const size_t in = f->lanes * f->from_size, out = f->lanes * f->to_size;
+    const void *two[2] = { r->sources[0], r->sources[source_count > 1] };
+    const void *const *sources = source_count <= 2 ? two : r->sources;
+    char *result = r->result, *copy = r->copy;
+    const unsigned divide = r->divide;
+    const bool ahead = r->count * f->from_size >= PREFETCHED;
+
+    for (; r->count - first >= block; first += block) {
+        const char *from = (const char *)sources[0] + first * f->from_size;
+        if (ahead)
+            prefetch(from, UNROLL * in);
+        vec a = f->load(from), b = f->load(from + in), c = f->load(from + 2 * in), d = f->load(from + 3 * in);
+        for (int s = 1; s < source_count; s++) {
+            from = (const char *)sources[s] + first * f->from_size;
+            if (ahead)
+                prefetch(from, UNROLL * in);
+            a = fold(a, f->load(from));
+            b = fold(b, f->load(from + in));
+            c = fold(c, f->load(from + 2 * in));
+            d = fold(d, f->load(from + 3 * in));
+        }
+        if (f->divide != NULL && divide > 1) {
+            a = f->divide(a, divide);
+            b = f->divide(b, divide);
+            c = f->divide(c, divide);
+            d = f->divide(d, divide);
+        }
+        a = f->seal(a);
+        b = f->seal(b);
+        c = f->seal(c);
+        d = f->seal(d);
+        char *to = result + first * f->to_size;
+        f->store(to, a);
+        f->store(to + out, b);
+        f->store(to + 2 * out, c);
+        f->store(to + 3 * out, d);
+        if (copy == NULL)
+            continue;
+        to = copy + first * f->to_size;
+        if (stream) {
+            f->stream(to, a, b, c, d);
+        } else {
+            f->store(to, a);
+            f->store(to + out, b);
+            f->store(to + 2 * out, c);
+            f->store(to + 3 * out, d);
+        }
+    }
+    return first;
+}
+
+/* One vector, or with `part` > 0 the first `part` elements of one. */
+static ALWAYS_INLINE void reduce_vector(const struct reduction *r, const struct format *f, fold_fn fold,
+                                        int source_count, size_t first, size_t part)
+{
+    size_t at = first * f->from_size;
+    vec value = { 0 };
+    for (int s = 0; s < source_count; s++) {
+        const char *from = (const char *)r->sources[s] + at;
+        vec next = part > 0 ? f->load_part(from, part) : f->load(from);
+        value = s == 0 ? next : fold(value, next);
+    }
+    if (f->divide != NULL && r->divide > 1)
+        value = f->divide(value, r->divide);
+    value = f->seal(value);
+
+    char *const places[2] = { r->result, r->copy };
+    for (int i = 0; i < 2 && places[i] != NULL; i++) {
+        char *to = places[i] + first * f->to_size;
+        if (part > 0)
+            f->store_part(to, value, part);
+        else
+            f->store(to, value);
+    }
+}
+
+static ALWAYS_INLINE void reduce_all(const struct reduction *r, const struct format *f, fold_fn fold,
+                                     reduce_part_fn scalar, int source_count, size_t first, bool stream)
+{
+    first = reduce_blocks(r, f, fold, source_count, first, stream);
+    for (; r->count - first >= f->lanes; first += f->lanes)
+        reduce_vector(r, f, fold, source_count, first, 0);
+    if (first == r->count)
+        return;
+    if (f->load_part != NULL)
+        reduce_vector(r, f, fold, source_count, first, r->count - first);
+    else
+        scalar(r, first, r->count);
+}
+
+/* How many elements come before the first whole vector that can be streamed to `copy`; more than there are
+ * when its address is not a multiple of the element's size, and so no vector ever is. */
+static ALWAYS_INLINE size_t stream_head(const struct reduction *r, const struct format *f)
+{
+    size_t out = f->lanes * f->to_size;
+    size_t size = (out - (uintptr_t)r->copy % out) % out;
+    return size % f->to_size == 0 ? size / f->to_size : SIZE_MAX;
+}
+
+static ALWAYS_INLINE void reduce_run(const struct reduction *r, const struct format *f, fold_fn fold,
+                                     reduce_part_fn scalar)
+{
+    if (r->count <= f->few || (f->divide == NULL && r->divide > 1)) {
+        scalar(r, 0, r->count);
+        return;
+    }
+    size_t head = 0;
+    bool stream = false;
+    if (r->copy != NULL && r->stream_copy && r->count * f->to_size >= STREAMED) {
+        head = stream_head(r, f);
+        stream = head < r->count;
+        if (!stream)
+            head = 0;
+        else if (head > 0)
+            scalar(r, 0, head);
+    }
+    /* Nearly all reductions have two sources; with their number known, the pointers stay in registers. */
+    if (r->source_count == 2)
+        reduce_all(r, f, fold, scalar, 2, head, stream);
+    else
+        reduce_all(r, f, fold, scalar, r->source_count, head, stream);
+    if (stream)
+        stream_fence();
+}
+
+#define REDUCE_KERNEL(op, type, format, fold)                                                                  \
+    static void op##_##type(const struct reduction *r)                                                         \
+    {                                                                                                          \
+        reduce_run(r, &format, fold, reduce_scalar_##op##_##type);                                             \
+    }
+
+#define REDUCE_KERNELS(type, format, add, multiply, least, most)                                               \
+    REDUCE_KERNEL(sum, type, format, add)                                                                      \
+    REDUCE_KERNEL(product, type, format, multiply)                                                             \
+    REDUCE_KERNEL(min, type, format, least)                                                                    \
+    REDUCE_KERNEL(max, type, format, most)
+
+/* A change of format: one source, and so nothing to fold. */
+#define REDUCE_CONVERSION(name, format)                                                                        \
+    static void name(const struct reduction *r)                                                                \
+    {                                                                                                          \
+        reduce_all(r, &format, NULL, reduce_scalar_##name, 1, 0, false);                                       \
+    }
+
+#endif
