@@ -1,0 +1,104 @@
+#include "world.h"
+
+#include <cstring>
+
+#include <c10/util/Exception.h>
+
+namespace plait_torch {
+
+/* A c10d store behind the four functions that plait.h asks for. */
+struct StoreContext {
+    c10d::Store &store;
+    std::string trouble; /* what the store's latest exception said */
+};
+
+/* Exceptions must not pass through C. Gives 0, or 1 for a failure. */
+template <typename Call> static int guarded(void *context, Call call)
+{
+    auto *self = static_cast<StoreContext *>(context);
+    try {
+        call(self->store);
+        return 0;
+    } catch (const c10::Error &error) {
+        self->trouble = error.what_without_backtrace();
+    } catch (const std::exception &error) {
+        self->trouble = error.what();
+    }
+    return 1;
+}
+
+static int store_set(void *context, const char *key, const void *value, size_t size)
+{
+    return guarded(context, [&](c10d::Store &store) {
+        const auto *bytes = static_cast<const uint8_t *>(value);
+        store.set(key, std::vector<uint8_t>(bytes, bytes + size));
+    });
+}
+
+static void wait_for(c10d::Store &store, const char *key, int64_t timeout_ms)
+{
+    /* Some stores take 0 for "no limit". */
+    store.wait({key}, std::chrono::milliseconds(std::max<int64_t>(timeout_ms, 1)));
+}
+
+static int store_get(void *context, const char *key, void *value, size_t *size, int64_t timeout_ms)
+{
+    return guarded(context, [&](c10d::Store &store) {
+        wait_for(store, key, timeout_ms);
+        std::vector<uint8_t> found = store.get(key);
+        if (!found.empty())
+            std::memcpy(value, found.data(), std::min(*size, found.size()));
+        *size = found.size();
+    });
+}
+
+static int store_add(void *context, const char *key, int64_t amount, int64_t *result)
+{
+    return guarded(context, [&](c10d::Store &store) { *result = store.add(key, amount); });
+}
+
+static int store_wait(void *context, const char *key, int64_t timeout_ms)
+{
+    return guarded(context, [&](c10d::Store &store) { wait_for(store, key, timeout_ms); });
+}
+
+World::~World()
+{
+    plait_world_destroy(handle);
+}
+
+int64_t deadline_ms(std::chrono::milliseconds timeout)
+{
+    return timeout.count() > 0 ? static_cast<int64_t>(timeout.count()) : -1;
+}
+
+std::shared_ptr<World> world_create(c10d::Store &c10d_store, int rank, int size, std::chrono::milliseconds timeout)
+{
+    StoreContext context{c10d_store, ""};
+    plait_store store = {};
+    store.struct_size = sizeof store;
+    store.context = &context;
+    store.set = store_set;
+    store.get = store_get;
+    store.add = store_add;
+    store.wait = store_wait;
+
+    plait_world_options options = {};
+    options.struct_size = sizeof options;
+    options.rank = rank;
+    options.size = size;
+    options.store = &store;
+    options.timeout_ms = deadline_ms(timeout);
+    options.start_timeout_ms = timeout.count() > 0 ? static_cast<int64_t>(timeout.count()) : 0;
+
+    plait_world *world = nullptr;
+    plait_status status = plait_world_create(&options, &world);
+    if (status != PLAIT_OK)
+        C10_THROW_ERROR(DistBackendError,
+                        c10::str("plait: rank ", rank, " of ", size, " could not join its world",
+                                 ": ", plait_last_error(), " [", plait_status_name(status), "]",
+                                 context.trouble.empty() ? "" : "; the store said: ", context.trouble));
+    return std::make_shared<World>(world);
+}
+
+} // namespace plait_torch
