@@ -323,6 +323,8 @@ static void warn_of_unknown_names(void)
         if (strncmp(*entry, PREFIX, strlen(PREFIX)) != 0)
             continue;
         snprintf(name, sizeof name, "%.*s", (int)length, *entry);
+        if (strcmp(name, "PLAIT_ROOT") == 0) /* where the library is installed, for builds against it */
+            continue;
         const char *nearest = settings_nearest(name);
         if (nearest)
             log_warn("%s is not a setting of Plait and has no effect; did you mean %s?", name, nearest);
