@@ -17,6 +17,7 @@ install(FILES ${CMAKE_CURRENT_BINARY_DIR}/plait-config.cmake ${CMAKE_CURRENT_BIN
 
 # Relative to where plait.pc lies, so that an installed tree may be moved.
 file(RELATIVE_PATH pc_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+string(REGEX REPLACE "/$" "" pc_prefix "${pc_prefix}")
 if(IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}" OR IS_ABSOLUTE "${CMAKE_INSTALL_INCLUDEDIR}")
     set(pc_prefix ${CMAKE_INSTALL_PREFIX})
     set(pc_libdir ${CMAKE_INSTALL_FULL_LIBDIR})

@@ -1,6 +1,9 @@
 # plait_test(NAME [SOURCES...] [LABELS ...] [TIMEOUT SECONDS] [LIBRARIES ...])
 # One cmocka program and its ctest entry; without sources: NAME.c.
 function(plait_test name)
+    if(PLAIT_FUZZ)
+        return() # that build tree is for fuzzers alone
+    endif()
     cmake_parse_arguments(PARSE_ARGV 1 test "" "TIMEOUT" "LABELS;LIBRARIES")
     set(sources ${test_UNPARSED_ARGUMENTS})
     if(NOT sources)
