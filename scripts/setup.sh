@@ -9,7 +9,10 @@ VENV=.venv
 TORCH=2.13.0 # the PyTorch that the process group is tested with
 TORCH_CPU_INDEX=https://download.pytorch.org/whl/cpu
 
-mkdir -p "$LOGS"
+mkdir -p "$LOGS" && touch "$LOGS" && [ -w . ] || {
+    echo "${0##*/}: $(id -un) can't write to $PWD and $LOGS; was it run by another user before? chown -R helps" >&2
+    exit 1
+}
 
 # ---------------------------------------------------------------- talking
 
