@@ -139,9 +139,9 @@ clang_runtime_package() {
 
 # --------------------------------------------------------------- building
 
-# build_preset PRESET: configures and builds it; quick when nothing has changed.
+# build_preset PRESET [OPTIONS...]: configures and builds it; quick when nothing has changed.
 build_preset() {
-    step "Configuring build/$1" "configure-$1" cmake --preset "$1"
+    step "Configuring build/$1" "configure-$1" cmake --preset "$@"
     grep -h 'PLAIT_WITH_\|PLAIT_TESTS' "$LOGS/configure-$1.log" >"$LOGS/features.log" || true
     step "Building build/$1" "build-$1" cmake --build --preset "$1"
 }
