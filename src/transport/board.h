@@ -41,10 +41,11 @@ _Static_assert(sizeof(struct notice) == 128, "a notice is two cache lines");
 struct seat {
     struct notice notices[2];
     _Alignas(128) _Atomic uint64_t finished; /* number of the last operation completed here */
-    _Atomic uint32_t ended;                  /* not 0: the communicator is over here; why is below */
+    _Atomic uint32_t ended; /* the communicator that is over here, by its first operation's number; why is below */
     int32_t end_status, end_kind, end_culprit;
     uint64_t end_number;
     char end_reason[80];
+    _Alignas(128) _Atomic uint64_t probe; /* passed to and fro to measure a line's way */
 };
 
 /* Where a rank sleeps; in its segment's header. */
@@ -63,12 +64,16 @@ struct board {
     size_t lane_size;             /* bytes; STAGING_LANES of them follow each other; same for all ranks */
 };
 
+struct segment;
+/* The board of `count` mapped segments, at least one; NULL without memory for it. Free it with board_free(). */
+struct board *board_make(int channel, const struct segment *const *segments, int count);
+
 /* Wakes the owner of `bell` if it sleeps. May miss one who is just lying down, who
  * therefore never sleeps longer than BELL_NAP_NS. A few nanoseconds when nobody sleeps. */
 enum { BELL_NAP_NS = 1000000 };
 void bell_ring(struct bell *bell);
 
-/* Sleeps on the own bell until it is rung, at most `nap_ns`. The caller has looked for work after
+/* Sleeps on the own bell until it is rung, at most `nap_ns` and BELL_NAP_NS. The caller has looked for work after
  * bell_lie_down() and found none:
  *     uint32_t seen = bell_lie_down(bell);
  *     if (!anything_to_do()) bell_sleep(bell, seen, nap_ns);

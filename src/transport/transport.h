@@ -45,6 +45,7 @@ struct transfer {
      * whole 64 bytes but the last, any order, each byte once. NULL: copy. */
     void (*sink)(struct transfer *transfer, size_t offset, const void *bytes, size_t size);
     void *context; /* the sink's */
+    int detail;    /* the sink's too */
 
     /* The transport's, while in progress. */
     struct transfer *next;

@@ -1,0 +1,215 @@
+#include "transport/segment.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/status.h"
+#include "transport/mailbox.h"
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U
+#endif
+
+static const uint64_t magic = UINT64_C(0x3167657374696c70); /* "plitseg1" */
+static const size_t lane_grain = 64 << 10;
+static const size_t default_lane_size = 4 << 20;
+
+_Static_assert(sizeof(struct seat) <= SEGMENT_PAGE, "a seat is one page");
+
+static size_t round_up(size_t size, size_t grain)
+{
+    return (size + grain - 1) / grain * grain;
+}
+
+struct segment_layout segment_lay_out(int peers, size_t staging_size)
+{
+    struct segment_layout layout = { .peers = peers, .lane_size = default_lane_size };
+    if (staging_size > 0)
+        layout.lane_size = round_up((staging_size + STAGING_LANES - 1) / STAGING_LANES, lane_grain);
+    size_t words = ((size_t)peers + 63) / 64;
+    layout.doorbells = SEGMENT_PAGE;
+    layout.channels = layout.doorbells + round_up(words * sizeof(uint64_t), SEGMENT_PAGE);
+    layout.lanes = layout.channels + (size_t)BOARD_CHANNELS * CHANNEL_SIZE;
+    layout.mailboxes = layout.lanes + STAGING_LANES * layout.lane_size;
+    layout.size = layout.mailboxes + (size_t)peers * sizeof(struct mailbox);
+    return layout;
+}
+
+static void write_header(const struct segment *segment, const struct segment_owner *owner)
+{
+    struct segment_header *header = segment_header(segment);
+    header->magic = magic;
+    header->version = SEGMENT_VERSION;
+    header->rank = owner->rank;
+    header->pid = owner->pid;
+    header->generation = owner->generation;
+    header->lane_size = segment->layout.lane_size;
+    header->peers = (uint32_t)segment->layout.peers;
+    atomic_store_explicit(&header->state, SEGMENT_HERE, memory_order_release);
+}
+
+plait_status segment_make_private(struct segment *segment, const struct segment_layout *layout,
+                                  const struct segment_owner *owner)
+{
+    *segment = (struct segment){ .layout = *layout, .rank = owner->rank, .fd = -1 };
+    void *base = mmap(NULL, layout->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED)
+        return failure_errno(status_of_errno(errno), errno,
+                             "rank %d can't map %zu bytes for the segment it shares with its peers", owner->rank,
+                             layout->size);
+    segment->base = base;
+    write_header(segment, owner);
+    return PLAIT_OK;
+}
+
+static int make_memfd(void)
+{
+    unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+    int fd = memfd_create("plait", flags | MFD_NOEXEC_SEAL);
+    if (fd < 0 && errno == EINVAL) /* Linux before 6.3 */
+        fd = memfd_create("plait", flags);
+    return fd;
+}
+
+/* A file size limit (ulimit -f) applies to memfds and would kill us with SIGXFSZ. */
+static bool exceeds_file_limit(size_t size)
+{
+    struct rlimit limit;
+    return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && size > limit.rlim_cur;
+}
+
+plait_status segment_make_shared(struct segment *segment, const struct segment_layout *layout,
+                                 const struct segment_owner *owner)
+{
+    *segment = (struct segment){ .layout = *layout, .rank = owner->rank, .fd = -1 };
+    plait_status status;
+    if (exceeds_file_limit(layout->size))
+        return failure(PLAIT_OUT_OF_RESOURCES,
+                       "rank %d needs a shared memory segment of %zu bytes (sparse) and the limit of file sizes "
+                       "(ulimit -f) is below that; raise it",
+                       owner->rank, layout->size);
+    int fd = make_memfd();
+    if (fd < 0)
+        return failure_errno(status_of_errno(errno), errno, "rank %d can't make its shared memory segment (memfd)",
+                             owner->rank);
+    /* Sealed, so that no owner can shrink it under its peers' feet. */
+    if (ftruncate(fd, (off_t)layout->size) != 0
+        || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+        goto refused;
+    void *base = mmap(NULL, layout->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (base == MAP_FAILED)
+        goto refused;
+    segment->base = base;
+    segment->fd = fd;
+
+    status = segment_reserve(segment, 0, layout->channels, "header");
+    if (status == PLAIT_OK)
+        write_header(segment, owner);
+    if (status == PLAIT_OK)
+        status = segment_reserve(segment, layout->lanes, STAGING_LANES * layout->lane_size, "staging");
+    if (status != PLAIT_OK)
+        segment_free(segment);
+    return status;
+
+refused:
+    status = failure_errno(status_of_errno(errno), errno,
+                           "rank %d can't size, seal and map its shared memory segment of %zu bytes", owner->rank,
+                           layout->size);
+    close(fd);
+    return status;
+}
+
+/* What a peer handed over has to be a sealed memfd of the right size before it may be mapped and read. */
+static plait_status check_fd(const struct segment_layout *layout, int rank, int fd)
+{
+    struct stat facts;
+    int seals = fcntl(fd, F_GET_SEALS);
+    if (seals < 0 || fstat(fd, &facts) != 0 || !S_ISREG(facts.st_mode))
+        return failure(PLAIT_START_FAILED, "rank %d handed over something that is not a memfd", rank);
+    if ((seals & F_SEAL_SHRINK) == 0)
+        return failure(PLAIT_START_FAILED, "rank %d handed over a memfd that it could shrink", rank);
+    if (facts.st_size < 0 || (size_t)facts.st_size != layout->size)
+        return failure(PLAIT_START_FAILED,
+                       "the segment of rank %d has %lld bytes, this rank's has %zu: PLAIT_STAGING_SIZE (%zu a lane "
+                       "here) and the version have to be the same on all ranks",
+                       rank, (long long)facts.st_size, layout->size, layout->lane_size);
+    return PLAIT_OK;
+}
+
+static plait_status check_header(const struct segment *segment, const struct segment_owner *owner)
+{
+    const struct segment_header *header = segment_header(segment);
+    if (header->magic != magic || header->version != SEGMENT_VERSION)
+        return failure(PLAIT_START_FAILED,
+                       "the segment of rank %d is not of this version (magic %016llx, version %u; wanted %016llx, %d)",
+                       owner->rank, (unsigned long long)header->magic, header->version, (unsigned long long)magic,
+                       SEGMENT_VERSION);
+    if (header->rank != owner->rank || header->generation != owner->generation
+        || (owner->pid >= 0 && header->pid != owner->pid))
+        return failure(PLAIT_START_FAILED,
+                       "a segment said to be of rank %d (pid %lld) is of rank %d (pid %lld) of %s world", owner->rank,
+                       (long long)owner->pid, header->rank, (long long)header->pid,
+                       header->generation == owner->generation ? "this" : "another");
+    if (header->lane_size != segment->layout.lane_size || header->peers != (uint32_t)segment->layout.peers)
+        return failure(PLAIT_START_FAILED,
+                       "rank %d has %u peers on this host and staging lanes of %llu bytes, this rank has %d and %zu",
+                       owner->rank, header->peers, (unsigned long long)header->lane_size, segment->layout.peers,
+                       segment->layout.lane_size);
+    return PLAIT_OK;
+}
+
+plait_status segment_map(struct segment *segment, const struct segment_layout *layout,
+                         const struct segment_owner *owner, int fd)
+{
+    *segment = (struct segment){ .layout = *layout, .rank = owner->rank, .fd = -1 };
+    plait_status status = check_fd(layout, owner->rank, fd);
+    if (status != PLAIT_OK)
+        return status;
+    void *base = mmap(NULL, layout->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (base == MAP_FAILED)
+        return failure_errno(status_of_errno(errno), errno, "can't map the segment of rank %d, %zu bytes",
+                             owner->rank, layout->size);
+    segment->base = base;
+    status = check_header(segment, owner);
+    if (status != PLAIT_OK)
+        segment_free(segment);
+    return status;
+}
+
+plait_status segment_reserve(const struct segment *segment, size_t offset, size_t size, const char *what)
+{
+    if (segment->fd < 0)
+        return PLAIT_OK;
+    /* In pieces: a signal makes the system undo the piece it is at, so a large one might never end. */
+    const size_t piece = 1 << 20;
+    for (size_t done = 0; done < size; done += piece) {
+        size_t part = size - done < piece ? size - done : piece;
+        int error;
+        do {
+            error = posix_fallocate(segment->fd, (off_t)(offset + done), (off_t)part);
+        } while (error == EINTR);
+        if (error != 0)
+            return failure_errno(error == EFBIG ? PLAIT_OUT_OF_RESOURCES : PLAIT_OUT_OF_MEMORY, error,
+                                 "rank %d got %zu of %zu bytes of shared memory for its %s; give the host or "
+                                 "container more memory, or lower PLAIT_STAGING_SIZE",
+                                 segment->rank, done, size, what);
+    }
+    return PLAIT_OK;
+}
+
+void segment_free(struct segment *segment)
+{
+    if (segment->base == NULL)
+        return;
+    munmap(segment->base, segment->layout.size);
+    if (segment->fd >= 0)
+        close(segment->fd);
+    segment->base = NULL;
+    segment->fd = -1;
+}
