@@ -8,6 +8,7 @@ LOGS=build/logs
 VENV=.venv
 TORCH=2.13.0 # the PyTorch that the process group is tested with
 TORCH_CPU_INDEX=https://download.pytorch.org/whl/cpu
+export CMAKE_GENERATOR=Ninja # there may be no make
 
 mkdir -p "$LOGS" && touch "$LOGS" && [ -w . ] || {
     echo "${0##*/}: $(id -un) can't write to $PWD and $LOGS; was it run by another user before? chown -R helps" >&2
@@ -59,7 +60,9 @@ step() {
     wait "$CHILD" || result=$?
     CHILD=
     if [ "$result" -ne 0 ]; then
-        echo "---------------- the end of $log"
+        echo "---------------- the first errors in $log"
+        grep -n -i -m 10 'error\b' "$log" | cut -c1-200 || true
+        echo "---------------- its end"
         tail -40 "$log"
         echo "----------------"
         die "$title (exit status $result; all of its output: $log)"
