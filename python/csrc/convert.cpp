@@ -3,8 +3,15 @@
 #include <cstring>
 
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/ScalarType.h>
 
 namespace plait_torch {
+
+/* "float32". */
+static std::string name_of(at::ScalarType type)
+{
+    return std::string(c10::getDtypeNames(type).first);
+}
 
 void check_tensor(const at::Tensor &tensor, const char *call)
 {
@@ -20,8 +27,8 @@ void check_tensors(const std::vector<at::Tensor> &tensors, at::ScalarType type, 
 {
     for (const at::Tensor &tensor : tensors) {
         check_tensor(tensor, call);
-        TORCH_CHECK_VALUE(tensor.scalar_type() == type, "plait: ", call, " needs tensors of one dtype and got ", type,
-                          " and ", tensor.scalar_type());
+        TORCH_CHECK_VALUE(tensor.scalar_type() == type, "plait: ", call, " needs tensors of one dtype and got ",
+                          name_of(type), " and ", name_of(tensor.scalar_type()));
     }
 }
 
@@ -118,11 +125,11 @@ Reduction reduction_of(at::ScalarType type, const c10d::ReduceOp &op, const char
         return {PLAIT_U8, static_cast<plait_op>(logical)};
     }
     int element = type_of(type);
-    TORCH_CHECK_VALUE(element != 0, "plait: ", call, " can't reduce ", type,
+    TORCH_CHECK_VALUE(element != 0, "plait: ", call, " can't reduce ", name_of(type),
                       "; it reduces int8, uint8, int32, uint32, int64, uint64, float16, bfloat16, float32, float64 "
                       "and bool");
     int operation = op_on_numbers(op);
-    TORCH_CHECK_VALUE(operation != 0, "plait: ", call, " does not know ", op_name(op), " on ", type,
+    TORCH_CHECK_VALUE(operation != 0, "plait: ", call, " does not know ", op_name(op), " on ", name_of(type),
                       "; it knows SUM, AVG, PRODUCT, MIN and MAX");
     return {static_cast<plait_type>(element), static_cast<plait_op>(operation)};
 }
