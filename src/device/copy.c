@@ -15,23 +15,23 @@ enum {
 };
 
 /* Both loops take whole blocks of four vectors to an aligned `to` and return how many bytes they moved. */
-#define COPY_LOOP(name, isa, vec, load, store)                                                                 \
-    __attribute__((target(isa))) static size_t name(char *to, const char *from, size_t size)                   \
-    {                                                                                                          \
-        const size_t block = 4 * sizeof(vec);                                                                  \
-        size_t at = 0;                                                                                         \
-        for (; size - at >= block; at += block) {                                                              \
-            for (size_t i = 0; i < block; i += 64)                                                             \
-                __builtin_prefetch(from + at + AHEAD + i, 0, 3);                                               \
-            const vec *source = (const vec *)(const void *)(from + at);                                        \
-            vec *target = (vec *)(void *)(to + at);                                                            \
-            vec a = load(source), b = load(source + 1), c = load(source + 2), d = load(source + 3);            \
-            store(target, a);                                                                                  \
-            store(target + 1, b);                                                                              \
-            store(target + 2, c);                                                                              \
-            store(target + 3, d);                                                                              \
-        }                                                                                                      \
-        return at;                                                                                             \
+#define COPY_LOOP(name, isa, vec, load, store)                                                               \
+    __attribute__((target(isa))) static size_t name(char *to, const char *from, size_t size)                 \
+    {                                                                                                        \
+        const size_t block = 4 * sizeof(vec);                                                                \
+        size_t at = 0;                                                                                       \
+        for (; size - at >= block; at += block) {                                                            \
+            for (size_t i = 0; i < block; i += 64)                                                           \
+                __builtin_prefetch(from + at + AHEAD + i, 0, 3);                                             \
+            const vec *source = (const vec *)(const void *)(from + at);                                      \
+            vec *target = (vec *)(void *)(to + at);                                                          \
+            vec a = load(source), b = load(source + 1), c = load(source + 2), d = load(source + 3);          \
+            store(target, a);                                                                                \
+            store(target + 1, b);                                                                            \
+            store(target + 2, c);                                                                            \
+            store(target + 3, d);                                                                            \
+        }                                                                                                    \
+        return at;                                                                                           \
     }
 
 COPY_LOOP(cached_512, "avx512f", __m512i, _mm512_loadu_si512, _mm512_store_si512)

@@ -47,7 +47,8 @@ static inline uint16_t f16_of_f32(float value)
         return F16_NAN;
     if (bits >= 0x47800000u) /* 65536 and up; what rounds up to it carries into infinity below */
         return (uint16_t)(sign | 0x7c00u);
-    if (bits < 0x38800000u) { /* below 2^-14: a last place of 0.5f is 2^-24, so the sum rounds to a subnormal */
+    if (bits <
+        0x38800000u) { /* below 2^-14: a last place of 0.5f is 2^-24, so the sum rounds to a subnormal */
         return (uint16_t)(sign | (f32_bits(f32_of_bits(bits) + 0.5f) - f32_bits(0.5f)));
     }
     bits += 0xfffu + (bits >> 13 & 1u) - ((127u - 15u) << 23);

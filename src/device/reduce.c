@@ -100,7 +100,9 @@ void reduce_widen(plait_type type, void *to, const void *from, size_t count)
 
 void reduce_narrow(plait_type type, void *to, const void *from, size_t count, unsigned divide)
 {
-    struct reduction r = { .result = to, .sources = &from, .source_count = 1, .count = count, .divide = divide };
+    struct reduction r = {
+        .result = to, .sources = &from, .source_count = 1, .count = count, .divide = divide
+    };
     if (type == PLAIT_F16)
         current_set()->narrow_f16(&r);
     else if (type == PLAIT_BF16)

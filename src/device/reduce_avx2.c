@@ -45,12 +45,21 @@ static inline void store(char *to, vec value)
     _mm256_storeu_si256((void *)to, value);
 }
 
-static inline void stream(char *to, vec a, vec b, vec c, vec d)
+static inline void store_two(char *to, vec a, vec b, bool stream)
 {
-    _mm256_stream_si256((void *)to, a);
-    _mm256_stream_si256((void *)(to + 32), b);
-    _mm256_stream_si256((void *)(to + 64), c);
-    _mm256_stream_si256((void *)(to + 96), d);
+    if (stream) {
+        _mm256_stream_si256((void *)to, a);
+        _mm256_stream_si256((void *)(to + 32), b);
+    } else {
+        store(to, a);
+        store(to + 32, b);
+    }
+}
+
+static inline void store_block(char *to, vec a, vec b, vec c, vec d, bool stream)
+{
+    store_two(to, a, b, stream);
+    store_two(to + 64, c, d, stream);
 }
 
 static inline vec seal_nothing(vec value)
@@ -60,10 +69,10 @@ static inline vec seal_nothing(vec value)
 
 /* --------------------------------------------------------------------- integers */
 
-#define FOLD(name, instruction)                                                                                \
-    static inline vec name(vec a, vec b)                                                                       \
-    {                                                                                                          \
-        return instruction(a, b);                                                                              \
+#define FOLD(name, instruction)                                                                              \
+    static inline vec name(vec a, vec b)                                                                     \
+    {                                                                                                        \
+        return instruction(a, b);                                                                            \
     }
 
 FOLD(add_8, _mm256_add_epi8)
@@ -122,10 +131,10 @@ static inline vec most_u64(vec a, vec b)
     return _mm256_blendv_epi8(b, a, above_u64(a, b));
 }
 
-#define INTEGER_FORMAT(bits)                                                                                   \
-    {                                                                                                          \
-        .from_size = bits / 8, .to_size = bits / 8, .lanes = 256 / bits, .few = 8, .load = load, .seal = seal_nothing,   \
-        .store = store, .stream = stream                                                                       \
+#define INTEGER_FORMAT(bits)                                                                                 \
+    {                                                                                                        \
+        .from_size = bits / 8, .to_size = bits / 8, .lanes = 256 / bits, .few = 8, .load = load,             \
+        .seal = seal_nothing, .store = store, .store_block = store_block                                     \
     }
 
 static const struct format bits8 = INTEGER_FORMAT(8);
@@ -137,24 +146,25 @@ static const struct format bits64 = INTEGER_FORMAT(64);
 /* The minimum instruction gives its second operand for NaN and for two zeros. Both orders together hold the
  * NaN and the sign; OR keeps a NaN one and -0, the lesser zero. AND keeps +0 but may lose a NaN, so the mask
  * of unordered lanes, all ones and thus a NaN, comes on top. */
-#define FLOAT_FOLDS(type, kind, of)                                                                            \
-    static inline vec add_##type(vec a, vec b)                                                                 \
-    {                                                                                                          \
-        return of(_mm256_add_##kind(kind(a), kind(b)));                                                        \
-    }                                                                                                          \
-    static inline vec multiply_##type(vec a, vec b)                                                            \
-    {                                                                                                          \
-        return of(_mm256_mul_##kind(kind(a), kind(b)));                                                        \
-    }                                                                                                          \
-    static inline vec least_##type(vec a, vec b)                                                               \
-    {                                                                                                          \
-        return of(_mm256_or_##kind(_mm256_min_##kind(kind(a), kind(b)), _mm256_min_##kind(kind(b), kind(a)))); \
-    }                                                                                                          \
-    static inline vec most_##type(vec a, vec b)                                                                \
-    {                                                                                                          \
-        vec most =                                                                                             \
-            of(_mm256_and_##kind(_mm256_max_##kind(kind(a), kind(b)), _mm256_max_##kind(kind(b), kind(a))));   \
-        return _mm256_or_si256(most, of(_mm256_cmp_##kind(kind(a), kind(b), _CMP_UNORD_Q)));                   \
+#define FLOAT_FOLDS(type, kind, of)                                                                          \
+    static inline vec add_##type(vec a, vec b)                                                               \
+    {                                                                                                        \
+        return of(_mm256_add_##kind(kind(a), kind(b)));                                                      \
+    }                                                                                                        \
+    static inline vec multiply_##type(vec a, vec b)                                                          \
+    {                                                                                                        \
+        return of(_mm256_mul_##kind(kind(a), kind(b)));                                                      \
+    }                                                                                                        \
+    static inline vec least_##type(vec a, vec b)                                                             \
+    {                                                                                                        \
+        return of(                                                                                           \
+            _mm256_or_##kind(_mm256_min_##kind(kind(a), kind(b)), _mm256_min_##kind(kind(b), kind(a))));     \
+    }                                                                                                        \
+    static inline vec most_##type(vec a, vec b)                                                              \
+    {                                                                                                        \
+        vec most =                                                                                           \
+            of(_mm256_and_##kind(_mm256_max_##kind(kind(a), kind(b)), _mm256_max_##kind(kind(b), kind(a)))); \
+        return _mm256_or_si256(most, of(_mm256_cmp_##kind(kind(a), kind(b), _CMP_UNORD_Q)));                 \
     }
 
 FLOAT_FOLDS(f32, ps, of_ps)
@@ -183,13 +193,27 @@ static inline vec seal_f64(vec value)
 }
 
 static const struct format whole_f32 = {
-    .from_size = 4, .to_size = 4, .lanes = 8, .few = 8, .load = load,
-    .divide = divide_f32, .seal = seal_f32, .store = store, .stream = stream,
+    .from_size = 4,
+    .to_size = 4,
+    .lanes = 8,
+    .few = 8,
+    .load = load,
+    .divide = divide_f32,
+    .seal = seal_f32,
+    .store = store,
+    .store_block = store_block,
 };
 
 static const struct format whole_f64 = {
-    .from_size = 8, .to_size = 8, .lanes = 4, .few = 8, .load = load,
-    .divide = divide_f64, .seal = seal_f64, .store = store, .stream = stream,
+    .from_size = 8,
+    .to_size = 8,
+    .lanes = 4,
+    .few = 8,
+    .load = load,
+    .divide = divide_f64,
+    .seal = seal_f64,
+    .store = store,
+    .store_block = store_block,
 };
 
 /* ----------------------------------------------- 16-bit floats: 8 lanes of float32 */
@@ -199,55 +223,68 @@ static inline vec load_f16(const char *from)
     return of_ps(_mm256_cvtph_ps(_mm_loadu_si128((const void *)from)));
 }
 
-static inline vec load_bf16(const char *from)
-{
-    return _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)from)), 16);
-}
-
-/* Both leave the 8 halves in the lower half of the vector. */
+/* Leaves the 8 halves in the lower half of the vector. */
 static inline vec seal_f16(vec value)
 {
     return _mm256_castsi128_si256(
         _mm256_cvtps_ph(ps(seal_f32(value)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
+static inline void store_f16(char *to, vec value)
+{
+    _mm_storeu_si128((void *)to, _mm256_castsi256_si128(value));
+}
+
+static inline void store_block_f16(char *to, vec a, vec b, vec c, vec d, bool stream)
+{
+    store_two(to, _mm256_inserti128_si256(a, _mm256_castsi256_si128(b), 1),
+              _mm256_inserti128_si256(c, _mm256_castsi256_si128(d), 1), stream);
+}
+
+static inline vec load_bf16(const char *from)
+{
+    return _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)from)), 16);
+}
+
+/* Leaves the 8 halves in the lower halves of the lanes. */
 static inline vec seal_bf16(vec value)
 {
     vec odd = _mm256_and_si256(_mm256_srli_epi32(value, 16), _mm256_set1_epi32(1));
     vec rounded = _mm256_add_epi32(_mm256_add_epi32(value, _mm256_set1_epi32(0x7fff)), odd);
     vec nan = of_ps(_mm256_cmp_ps(ps(value), ps(value), _CMP_UNORD_Q));
-    rounded = _mm256_blendv_epi8(_mm256_srli_epi32(rounded, 16), _mm256_set1_epi32(BF16_NAN), nan);
-    /* Packing works within each half of the vector; the permutation brings the two results together. */
-    return _mm256_permute4x64_epi64(_mm256_packus_epi32(rounded, rounded), 0x08);
+    return _mm256_blendv_epi8(_mm256_srli_epi32(rounded, 16), _mm256_set1_epi32(BF16_NAN), nan);
 }
 
-static inline void store_16(char *to, vec value)
+/* The lower halves of both, `a` first. Packing interleaves them by fours, the permutation undoes that. */
+static inline vec lower_words_of_two(vec a, vec b)
 {
-    _mm_storeu_si128((void *)to, _mm256_castsi256_si128(value));
+    return _mm256_permute4x64_epi64(_mm256_packus_epi32(a, b), 0xd8);
 }
 
-static inline void stream_16(char *to, vec a, vec b, vec c, vec d)
+static inline void store_bf16(char *to, vec value)
 {
-    _mm_stream_si128((void *)to, _mm256_castsi256_si128(a));
-    _mm_stream_si128((void *)(to + 16), _mm256_castsi256_si128(b));
-    _mm_stream_si128((void *)(to + 32), _mm256_castsi256_si128(c));
-    _mm_stream_si128((void *)(to + 48), _mm256_castsi256_si128(d));
+    _mm_storeu_si128((void *)to, _mm256_castsi256_si128(lower_words_of_two(value, value)));
 }
 
-#define HALF_FORMAT(type)                                                                                      \
-    {                                                                                                          \
-        .from_size = 2, .to_size = 2, .lanes = 8, .few = 8, .load = load_##type, .divide = divide_f32,                   \
-        .seal = seal_##type, .store = store_16, .stream = stream_16                                            \
+static inline void store_block_bf16(char *to, vec a, vec b, vec c, vec d, bool stream)
+{
+    store_two(to, lower_words_of_two(a, b), lower_words_of_two(c, d), stream);
+}
+
+#define HALF_FORMAT(type)                                                                                    \
+    {                                                                                                        \
+        .from_size = 2, .to_size = 2, .lanes = 8, .few = 8, .load = load_##type, .divide = divide_f32,       \
+        .seal = seal_##type, .store = store_##type, .store_block = store_block_##type                        \
     }
-#define WIDENING_FORMAT(type)                                                                                  \
-    {                                                                                                          \
-        .from_size = 2, .to_size = 4, .lanes = 8, .few = 8, .load = load_##type, .seal = seal_nothing, .store = store,   \
-        .stream = stream                                                                                       \
+#define WIDENING_FORMAT(type)                                                                                \
+    {                                                                                                        \
+        .from_size = 2, .to_size = 4, .lanes = 8, .few = 8, .load = load_##type, .seal = seal_nothing,       \
+        .store = store, .store_block = store_block                                                           \
     }
-#define NARROWING_FORMAT(type)                                                                                 \
-    {                                                                                                          \
-        .from_size = 4, .to_size = 2, .lanes = 8, .few = 8, .load = load, .divide = divide_f32, .seal = seal_##type,     \
-        .store = store_16, .stream = stream_16                                                                 \
+#define NARROWING_FORMAT(type)                                                                               \
+    {                                                                                                        \
+        .from_size = 4, .to_size = 2, .lanes = 8, .few = 8, .load = load, .divide = divide_f32,              \
+        .seal = seal_##type, .store = store_##type, .store_block = store_block_##type                        \
     }
 
 static const struct format half_f16 = HALF_FORMAT(f16);

@@ -45,12 +45,21 @@ static inline void store(char *to, vec value)
     _mm512_storeu_si512(to, value);
 }
 
-static inline void stream(char *to, vec a, vec b, vec c, vec d)
+static inline void store_two(char *to, vec a, vec b, bool stream)
 {
-    _mm512_stream_si512((void *)to, a);
-    _mm512_stream_si512((void *)(to + 64), b);
-    _mm512_stream_si512((void *)(to + 128), c);
-    _mm512_stream_si512((void *)(to + 192), d);
+    if (stream) {
+        _mm512_stream_si512((void *)to, a);
+        _mm512_stream_si512((void *)(to + 64), b);
+    } else {
+        store(to, a);
+        store(to + 64, b);
+    }
+}
+
+static inline void store_block(char *to, vec a, vec b, vec c, vec d, bool stream)
+{
+    store_two(to, a, b, stream);
+    store_two(to + 128, c, d, stream);
 }
 
 static inline vec seal_nothing(vec value)
@@ -63,14 +72,14 @@ static inline uint64_t first_lanes(size_t count)
     return (UINT64_C(1) << count) - 1;
 }
 
-#define PARTS(bits, mask)                                                                                      \
-    static inline vec load_part_##bits(const char *from, size_t count)                                         \
-    {                                                                                                          \
-        return _mm512_maskz_loadu_epi##bits((mask)first_lanes(count), from);                                   \
-    }                                                                                                          \
-    static inline void store_part_##bits(char *to, vec value, size_t count)                                    \
-    {                                                                                                          \
-        _mm512_mask_storeu_epi##bits(to, (mask)first_lanes(count), value);                                     \
+#define PARTS(bits, mask)                                                                                    \
+    static inline vec load_part_##bits(const char *from, size_t count)                                       \
+    {                                                                                                        \
+        return _mm512_maskz_loadu_epi##bits((mask)first_lanes(count), from);                                 \
+    }                                                                                                        \
+    static inline void store_part_##bits(char *to, vec value, size_t count)                                  \
+    {                                                                                                        \
+        _mm512_mask_storeu_epi##bits(to, (mask)first_lanes(count), value);                                   \
     }
 
 PARTS(8, __mmask64)
@@ -92,10 +101,10 @@ static inline vec multiply_8(vec a, vec b)
     return _mm512_mask_blend_epi8(0xaaaaaaaaaaaaaaaau, even, _mm512_slli_epi16(odd, 8));
 }
 
-#define FOLD(name, instruction)                                                                                \
-    static inline vec name(vec a, vec b)                                                                       \
-    {                                                                                                          \
-        return instruction(a, b);                                                                              \
+#define FOLD(name, instruction)                                                                              \
+    static inline vec name(vec a, vec b)                                                                     \
+    {                                                                                                        \
+        return instruction(a, b);                                                                            \
     }
 
 FOLD(least_i8, _mm512_min_epi8)
@@ -115,11 +124,11 @@ FOLD(most_i64, _mm512_max_epi64)
 FOLD(least_u64, _mm512_min_epu64)
 FOLD(most_u64, _mm512_max_epu64)
 
-#define INTEGER_FORMAT(bits)                                                                                   \
-    {                                                                                                          \
-        .from_size = bits / 8, .to_size = bits / 8, .lanes = 512 / bits, .few = 4, .load = load,                         \
-        .load_part = load_part_##bits, .seal = seal_nothing, .store = store, .store_part = store_part_##bits,  \
-        .stream = stream                                                                                       \
+#define INTEGER_FORMAT(bits)                                                                                 \
+    {                                                                                                        \
+        .from_size = bits / 8, .to_size = bits / 8, .lanes = 512 / bits, .few = 4, .load = load,             \
+        .load_part = load_part_##bits, .seal = seal_nothing, .store = store,                                 \
+        .store_part = store_part_##bits, .store_block = store_block                                          \
     }
 
 static const struct format bits8 = INTEGER_FORMAT(8);
@@ -130,25 +139,26 @@ static const struct format bits64 = INTEGER_FORMAT(64);
 
 /* The minimum instruction gives its second operand for NaN and for two zeros. Both orders together hold the
  * NaN and the sign; OR keeps a NaN one and -0, the lesser zero. AND keeps +0 but may lose a NaN. */
-#define FLOAT_FOLDS(type, kind, of, bits)                                                                      \
-    static inline vec add_##type(vec a, vec b)                                                                 \
-    {                                                                                                          \
-        return of(_mm512_add_##kind(kind(a), kind(b)));                                                        \
-    }                                                                                                          \
-    static inline vec multiply_##type(vec a, vec b)                                                            \
-    {                                                                                                          \
-        return of(_mm512_mul_##kind(kind(a), kind(b)));                                                        \
-    }                                                                                                          \
-    static inline vec least_##type(vec a, vec b)                                                               \
-    {                                                                                                          \
-        return of(_mm512_or_##kind(_mm512_min_##kind(kind(a), kind(b)), _mm512_min_##kind(kind(b), kind(a)))); \
-    }                                                                                                          \
-    static inline vec most_##type(vec a, vec b)                                                                \
-    {                                                                                                          \
-        vec most =                                                                                             \
-            of(_mm512_and_##kind(_mm512_max_##kind(kind(a), kind(b)), _mm512_max_##kind(kind(b), kind(a))));   \
-        return _mm512_mask_mov_epi##bits(most, _mm512_cmp_##kind##_mask(kind(a), kind(b), _CMP_UNORD_Q),       \
-                                         _mm512_set1_epi##bits(-1));                                           \
+#define FLOAT_FOLDS(type, kind, of, bits)                                                                    \
+    static inline vec add_##type(vec a, vec b)                                                               \
+    {                                                                                                        \
+        return of(_mm512_add_##kind(kind(a), kind(b)));                                                      \
+    }                                                                                                        \
+    static inline vec multiply_##type(vec a, vec b)                                                          \
+    {                                                                                                        \
+        return of(_mm512_mul_##kind(kind(a), kind(b)));                                                      \
+    }                                                                                                        \
+    static inline vec least_##type(vec a, vec b)                                                             \
+    {                                                                                                        \
+        return of(                                                                                           \
+            _mm512_or_##kind(_mm512_min_##kind(kind(a), kind(b)), _mm512_min_##kind(kind(b), kind(a))));     \
+    }                                                                                                        \
+    static inline vec most_##type(vec a, vec b)                                                              \
+    {                                                                                                        \
+        vec most =                                                                                           \
+            of(_mm512_and_##kind(_mm512_max_##kind(kind(a), kind(b)), _mm512_max_##kind(kind(b), kind(a)))); \
+        return _mm512_mask_mov_epi##bits(most, _mm512_cmp_##kind##_mask(kind(a), kind(b), _CMP_UNORD_Q),     \
+                                         _mm512_set1_epi##bits(-1));                                         \
     }
 
 FLOAT_FOLDS(f32, ps, of_ps, 32)
@@ -177,97 +187,141 @@ static inline vec seal_f64(vec value)
 }
 
 static const struct format whole_f32 = {
-    .from_size = 4, .to_size = 4, .lanes = 16, .few = 4, .load = load, .load_part = load_part_32,
-    .divide = divide_f32, .seal = seal_f32, .store = store, .store_part = store_part_32, .stream = stream,
+    .from_size = 4,
+    .to_size = 4,
+    .lanes = 16,
+    .few = 4,
+    .load = load,
+    .load_part = load_part_32,
+    .divide = divide_f32,
+    .seal = seal_f32,
+    .store = store,
+    .store_part = store_part_32,
+    .store_block = store_block,
 };
 
 static const struct format whole_f64 = {
-    .from_size = 8, .to_size = 8, .lanes = 8, .few = 4, .load = load, .load_part = load_part_64,
-    .divide = divide_f64, .seal = seal_f64, .store = store, .store_part = store_part_64, .stream = stream,
+    .from_size = 8,
+    .to_size = 8,
+    .lanes = 8,
+    .few = 4,
+    .load = load,
+    .load_part = load_part_64,
+    .divide = divide_f64,
+    .seal = seal_f64,
+    .store = store,
+    .store_part = store_part_64,
+    .store_block = store_block,
 };
 
 /* ---------------------------------------------- 16-bit floats: 16 lanes of float32 */
 
-static inline vec widen_16(__m256i halves)
-{
-    return of_ps(_mm512_cvtph_ps(halves));
-}
-
-static inline vec widen_b16(__m256i halves)
-{
-    return _mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16);
-}
-
 static inline vec load_f16(const char *from)
 {
-    return widen_16(_mm256_loadu_si256((const void *)from));
-}
-
-static inline vec load_bf16(const char *from)
-{
-    return widen_b16(_mm256_loadu_si256((const void *)from));
+    return of_ps(_mm512_cvtph_ps(_mm256_loadu_si256((const void *)from)));
 }
 
 static inline vec load_part_f16(const char *from, size_t count)
 {
-    return widen_16(_mm256_maskz_loadu_epi16((__mmask16)first_lanes(count), from));
+    return of_ps(_mm512_cvtph_ps(_mm256_maskz_loadu_epi16((__mmask16)first_lanes(count), from)));
 }
 
-static inline vec load_part_bf16(const char *from, size_t count)
-{
-    return widen_b16(_mm256_maskz_loadu_epi16((__mmask16)first_lanes(count), from));
-}
-
-/* Both leave the 16 halves in the lower half of the vector. */
+/* Leaves the 16 halves in the lower half of the vector. */
 static inline vec seal_f16(vec value)
 {
     return _mm512_castsi256_si512(
         _mm512_cvtps_ph(ps(seal_f32(value)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
-static inline vec seal_bf16(vec value)
-{
-    __mmask16 nan = _mm512_cmp_ps_mask(ps(value), ps(value), _CMP_UNORD_Q);
-    vec odd = _mm512_and_si512(_mm512_srli_epi32(value, 16), _mm512_set1_epi32(1));
-    vec rounded = _mm512_add_epi32(_mm512_add_epi32(value, _mm512_set1_epi32(0x7fff)), odd);
-    rounded = _mm512_mask_mov_epi32(_mm512_srli_epi32(rounded, 16), nan, _mm512_set1_epi32(BF16_NAN));
-    return _mm512_castsi256_si512(_mm512_cvtepi32_epi16(rounded));
-}
-
-static inline void store_16(char *to, vec value)
+static inline void store_f16(char *to, vec value)
 {
     _mm256_storeu_si256((void *)to, _mm512_castsi512_si256(value));
 }
 
-static inline void store_part_16(char *to, vec value, size_t count)
+static inline void store_part_f16(char *to, vec value, size_t count)
 {
     _mm256_mask_storeu_epi16(to, (__mmask16)first_lanes(count), _mm512_castsi512_si256(value));
 }
 
-static inline void stream_16(char *to, vec a, vec b, vec c, vec d)
+static inline void store_block_f16(char *to, vec a, vec b, vec c, vec d, bool stream)
 {
-    _mm256_stream_si256((void *)to, _mm512_castsi512_si256(a));
-    _mm256_stream_si256((void *)(to + 32), _mm512_castsi512_si256(b));
-    _mm256_stream_si256((void *)(to + 64), _mm512_castsi512_si256(c));
-    _mm256_stream_si256((void *)(to + 96), _mm512_castsi512_si256(d));
+    store_two(to, _mm512_inserti64x4(a, _mm512_castsi512_si256(b), 1),
+              _mm512_inserti64x4(c, _mm512_castsi512_si256(d), 1), stream);
 }
 
-#define HALF_FORMAT(type)                                                                                      \
-    {                                                                                                          \
-        .from_size = 2, .to_size = 2, .lanes = 16, .few = 4, .load = load_##type, .load_part = load_part_##type,         \
-        .divide = divide_f32, .seal = seal_##type, .store = store_16, .store_part = store_part_16,             \
-        .stream = stream_16                                                                                    \
+/* The halves become upper halves of float32: word i goes to word 2 i + 1, and zeros between them. */
+static inline vec widen_words(__m256i halves)
+{
+    const vec twice = _mm512_cvtepu8_epi16(
+        _mm256_set_epi64x(0x0f0f0e0e0d0d0c0c, 0x0b0b0a0a09090808, 0x0707060605050404, 0x0303020201010000));
+    return _mm512_maskz_permutexvar_epi16(0xaaaaaaaau, twice, _mm512_castsi256_si512(halves));
+}
+
+static inline vec load_bf16(const char *from)
+{
+    return widen_words(_mm256_loadu_si256((const void *)from));
+}
+
+static inline vec load_part_bf16(const char *from, size_t count)
+{
+    return widen_words(_mm256_maskz_loadu_epi16((__mmask16)first_lanes(count), from));
+}
+
+/* Leaves the 16 halves in the upper halves of the lanes. */
+static inline vec seal_bf16(vec value)
+{
+    __mmask16 nan = _mm512_cmp_ps_mask(ps(value), ps(value), _CMP_UNORD_Q);
+    __mmask16 odd = _mm512_test_epi32_mask(value, _mm512_set1_epi32(0x10000));
+    vec rounded = _mm512_add_epi32(value, _mm512_set1_epi32(0x7fff));
+    rounded = _mm512_mask_add_epi32(rounded, odd, rounded, _mm512_set1_epi32(1));
+    return _mm512_mask_mov_epi32(rounded, nan, _mm512_set1_epi32(F32_NAN));
+}
+
+static inline __m256i upper_words(vec value)
+{
+    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(value, 16));
+}
+
+static inline void store_bf16(char *to, vec value)
+{
+    _mm256_storeu_si256((void *)to, upper_words(value));
+}
+
+static inline void store_part_bf16(char *to, vec value, size_t count)
+{
+    _mm256_mask_storeu_epi16(to, (__mmask16)first_lanes(count), upper_words(value));
+}
+
+/* The odd words of two vectors in one go. */
+static inline vec upper_words_of_two(vec a, vec b)
+{
+    const vec odd = _mm512_cvtepu8_epi16(
+        _mm256_set_epi64x(0x3f3d3b3937353331, 0x2f2d2b2927252321, 0x1f1d1b1917151311, 0x0f0d0b0907050301));
+    return _mm512_permutex2var_epi16(a, odd, b);
+}
+
+static inline void store_block_bf16(char *to, vec a, vec b, vec c, vec d, bool stream)
+{
+    store_two(to, upper_words_of_two(a, b), upper_words_of_two(c, d), stream);
+}
+
+#define HALF_FORMAT(type)                                                                                    \
+    {                                                                                                        \
+        .from_size = 2, .to_size = 2, .lanes = 16, .few = 4, .load = load_##type,                            \
+        .load_part = load_part_##type, .divide = divide_f32, .seal = seal_##type, .store = store_##type,     \
+        .store_part = store_part_##type, .store_block = store_block_##type                                   \
     }
-#define WIDENING_FORMAT(type)                                                                                  \
-    {                                                                                                          \
-        .from_size = 2, .to_size = 4, .lanes = 16, .few = 4, .load = load_##type, .load_part = load_part_##type,         \
-        .seal = seal_nothing, .store = store, .store_part = store_part_32, .stream = stream                    \
+#define WIDENING_FORMAT(type)                                                                                \
+    {                                                                                                        \
+        .from_size = 2, .to_size = 4, .lanes = 16, .few = 4, .load = load_##type,                            \
+        .load_part = load_part_##type, .seal = seal_nothing, .store = store, .store_part = store_part_32,    \
+        .store_block = store_block                                                                           \
     }
-#define NARROWING_FORMAT(type)                                                                                 \
-    {                                                                                                          \
-        .from_size = 4, .to_size = 2, .lanes = 16, .few = 4, .load = load, .load_part = load_part_32,                    \
-        .divide = divide_f32, .seal = seal_##type, .store = store_16, .store_part = store_part_16,             \
-        .stream = stream_16                                                                                    \
+#define NARROWING_FORMAT(type)                                                                               \
+    {                                                                                                        \
+        .from_size = 4, .to_size = 2, .lanes = 16, .few = 4, .load = load, .load_part = load_part_32,        \
+        .divide = divide_f32, .seal = seal_##type, .store = store_##type, .store_part = store_part_##type,   \
+        .store_block = store_block_##type                                                                    \
     }
 
 static const struct format half_f16 = HALF_FORMAT(f16);

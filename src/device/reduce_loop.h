@@ -21,8 +21,8 @@ struct format {
     vec (*seal)(vec value);                           /* canonical NaNs; rounds to what is stored */
     void (*store)(char *to, vec value);
     void (*store_part)(char *to, vec value, size_t count);
-    /* A block on its way past the caches; `to` is aligned to lanes * to_size. */
-    void (*stream)(char *to, vec a, vec b, vec c, vec d);
+    /* Stores a block; with `stream` past the caches, and then `to` is aligned to a line. */
+    void (*store_block)(char *to, vec a, vec b, vec c, vec d, bool stream);
 };
 
 typedef vec (*fold_fn)(vec a, vec b);
@@ -49,7 +49,7 @@ static ALWAYS_INLINE size_t reduce_blocks(const struct reduction *r, const struc
                                           int source_count, size_t first, bool stream)
 {
     const size_t block = UNROLL * f->lanes;
-    const size_t in = f->lanes * f->from_size, out = f->lanes * f->to_size;
+    const size_t in = f->lanes * f->from_size;
     const void *two[2] = { r->sources[0], r->sources[source_count > 1] };
     const void *const *sources = source_count <= 2 ? two : r->sources;
     char *result = r->result, *copy = r->copy;
@@ -80,22 +80,9 @@ static ALWAYS_INLINE size_t reduce_blocks(const struct reduction *r, const struc
         b = f->seal(b);
         c = f->seal(c);
         d = f->seal(d);
-        char *to = result + first * f->to_size;
-        f->store(to, a);
-        f->store(to + out, b);
-        f->store(to + 2 * out, c);
-        f->store(to + 3 * out, d);
-        if (copy == NULL)
-            continue;
-        to = copy + first * f->to_size;
-        if (stream) {
-            f->stream(to, a, b, c, d);
-        } else {
-            f->store(to, a);
-            f->store(to + out, b);
-            f->store(to + 2 * out, c);
-            f->store(to + 3 * out, d);
-        }
+        f->store_block(result + first * f->to_size, a, b, c, d, false);
+        if (copy != NULL)
+            f->store_block(copy + first * f->to_size, a, b, c, d, stream);
     }
     return first;
 }
@@ -139,12 +126,11 @@ static ALWAYS_INLINE void reduce_all(const struct reduction *r, const struct for
         scalar(r, first, r->count);
 }
 
-/* How many elements come before the first whole vector that can be streamed to `copy`; more than there are
- * when its address is not a multiple of the element's size, and so no vector ever is. */
+/* How many elements come before the first whole line of `copy`; more than there are when its address is not a
+ * multiple of the element's size, so that no line begins with an element. */
 static ALWAYS_INLINE size_t stream_head(const struct reduction *r, const struct format *f)
 {
-    size_t out = f->lanes * f->to_size;
-    size_t size = (out - (uintptr_t)r->copy % out) % out;
+    size_t size = -(uintptr_t)r->copy % LINE;
     return size % f->to_size == 0 ? size / f->to_size : SIZE_MAX;
 }
 
@@ -174,23 +160,23 @@ static ALWAYS_INLINE void reduce_run(const struct reduction *r, const struct for
         stream_fence();
 }
 
-#define REDUCE_KERNEL(op, type, format, fold)                                                                  \
-    static void op##_##type(const struct reduction *r)                                                         \
-    {                                                                                                          \
-        reduce_run(r, &format, fold, reduce_scalar_##op##_##type);                                             \
+#define REDUCE_KERNEL(op, type, format, fold)                                                                \
+    static void op##_##type(const struct reduction *r)                                                       \
+    {                                                                                                        \
+        reduce_run(r, &format, fold, reduce_scalar_##op##_##type);                                           \
     }
 
-#define REDUCE_KERNELS(type, format, add, multiply, least, most)                                               \
-    REDUCE_KERNEL(sum, type, format, add)                                                                      \
-    REDUCE_KERNEL(product, type, format, multiply)                                                             \
-    REDUCE_KERNEL(min, type, format, least)                                                                    \
+#define REDUCE_KERNELS(type, format, add, multiply, least, most)                                             \
+    REDUCE_KERNEL(sum, type, format, add)                                                                    \
+    REDUCE_KERNEL(product, type, format, multiply)                                                           \
+    REDUCE_KERNEL(min, type, format, least)                                                                  \
     REDUCE_KERNEL(max, type, format, most)
 
 /* A change of format: one source, and so nothing to fold. */
-#define REDUCE_CONVERSION(name, format)                                                                        \
-    static void name(const struct reduction *r)                                                                \
-    {                                                                                                          \
-        reduce_all(r, &format, NULL, reduce_scalar_##name, 1, 0, false);                                       \
+#define REDUCE_CONVERSION(name, format)                                                                      \
+    static void name(const struct reduction *r)                                                              \
+    {                                                                                                        \
+        reduce_all(r, &format, NULL, reduce_scalar_##name, 1, 0, false);                                     \
     }
 
 #endif

@@ -24,8 +24,9 @@ static inline void store(char *to, vec value)
     vst1q_u8((uint8_t *)to, vreinterpretq_u8_u32(value));
 }
 
-static inline void stream(char *to, vec a, vec b, vec c, vec d)
+static inline void store_block(char *to, vec a, vec b, vec c, vec d, bool stream)
 {
+    (void)stream;
     store(to, a);
     store(to + 16, b);
     store(to + 32, c);
@@ -42,10 +43,10 @@ static inline vec seal_nothing(vec value)
 #define AS(kind, value) vreinterpretq_##kind##_u32(value)
 #define OF(kind, value) vreinterpretq_u32_##kind(value)
 
-#define FOLD(name, kind, instruction)                                                                          \
-    static inline vec name(vec a, vec b)                                                                       \
-    {                                                                                                          \
-        return OF(kind, instruction(AS(kind, a), AS(kind, b)));                                                \
+#define FOLD(name, kind, instruction)                                                                        \
+    static inline vec name(vec a, vec b)                                                                     \
+    {                                                                                                        \
+        return OF(kind, instruction(AS(kind, a), AS(kind, b)));                                              \
     }
 
 FOLD(add_8, u8, vaddq_u8)
@@ -86,10 +87,10 @@ static inline vec multiply_64(vec a, vec b)
     return OF(u64, vsetq_lane_u64(vgetq_lane_u64(x, 1) * vgetq_lane_u64(y, 1), low, 1));
 }
 
-#define SELECT_64(name, kind, above, chosen, other)                                                            \
-    static inline vec name(vec a, vec b)                                                                       \
-    {                                                                                                          \
-        return OF(u64, vbslq_u64(above(AS(kind, a), AS(kind, b)), AS(u64, chosen), AS(u64, other)));           \
+#define SELECT_64(name, kind, above, chosen, other)                                                          \
+    static inline vec name(vec a, vec b)                                                                     \
+    {                                                                                                        \
+        return OF(u64, vbslq_u64(above(AS(kind, a), AS(kind, b)), AS(u64, chosen), AS(u64, other)));         \
     }
 
 SELECT_64(least_i64, s64, vcgtq_s64, b, a)
@@ -97,10 +98,10 @@ SELECT_64(most_i64, s64, vcgtq_s64, a, b)
 SELECT_64(least_u64, u64, vcgtq_u64, b, a)
 SELECT_64(most_u64, u64, vcgtq_u64, a, b)
 
-#define INTEGER_FORMAT(bits)                                                                                   \
-    {                                                                                                          \
-        .from_size = bits / 8, .to_size = bits / 8, .lanes = 128 / bits, .few = 4, .load = load, .seal = seal_nothing,   \
-        .store = store, .stream = stream                                                                       \
+#define INTEGER_FORMAT(bits)                                                                                 \
+    {                                                                                                        \
+        .from_size = bits / 8, .to_size = bits / 8, .lanes = 128 / bits, .few = 4, .load = load,             \
+        .seal = seal_nothing, .store = store, .store_block = store_block                                     \
     }
 
 static const struct format bits8 = INTEGER_FORMAT(8);
@@ -141,13 +142,27 @@ static inline vec seal_f64(vec value)
 }
 
 static const struct format whole_f32 = {
-    .from_size = 4, .to_size = 4, .lanes = 4, .few = 4, .load = load,
-    .divide = divide_f32, .seal = seal_f32, .store = store, .stream = stream,
+    .from_size = 4,
+    .to_size = 4,
+    .lanes = 4,
+    .few = 4,
+    .load = load,
+    .divide = divide_f32,
+    .seal = seal_f32,
+    .store = store,
+    .store_block = store_block,
 };
 
 static const struct format whole_f64 = {
-    .from_size = 8, .to_size = 8, .lanes = 2, .few = 4, .load = load,
-    .divide = divide_f64, .seal = seal_f64, .store = store, .stream = stream,
+    .from_size = 8,
+    .to_size = 8,
+    .lanes = 2,
+    .few = 4,
+    .load = load,
+    .divide = divide_f64,
+    .seal = seal_f64,
+    .store = store,
+    .store_block = store_block,
 };
 
 /* ----------------------------------------------- 16-bit floats: 4 lanes of float32 */
@@ -189,28 +204,29 @@ static inline void store_16(char *to, vec value)
     vst1_u8((uint8_t *)to, vget_low_u8(AS(u8, value)));
 }
 
-static inline void stream_16(char *to, vec a, vec b, vec c, vec d)
+static inline void store_block_16(char *to, vec a, vec b, vec c, vec d, bool stream)
 {
+    (void)stream;
     store_16(to, a);
     store_16(to + 8, b);
     store_16(to + 16, c);
     store_16(to + 24, d);
 }
 
-#define HALF_FORMAT(type)                                                                                      \
-    {                                                                                                          \
-        .from_size = 2, .to_size = 2, .lanes = 4, .few = 4, .load = load_##type, .divide = divide_f32,                   \
-        .seal = seal_##type, .store = store_16, .stream = stream_16                                            \
+#define HALF_FORMAT(type)                                                                                    \
+    {                                                                                                        \
+        .from_size = 2, .to_size = 2, .lanes = 4, .few = 4, .load = load_##type, .divide = divide_f32,       \
+        .seal = seal_##type, .store = store_16, .store_block = store_block_16                                \
     }
-#define WIDENING_FORMAT(type)                                                                                  \
-    {                                                                                                          \
-        .from_size = 2, .to_size = 4, .lanes = 4, .few = 4, .load = load_##type, .seal = seal_nothing, .store = store,   \
-        .stream = stream                                                                                       \
+#define WIDENING_FORMAT(type)                                                                                \
+    {                                                                                                        \
+        .from_size = 2, .to_size = 4, .lanes = 4, .few = 4, .load = load_##type, .seal = seal_nothing,       \
+        .store = store, .store_block = store_block                                                           \
     }
-#define NARROWING_FORMAT(type)                                                                                 \
-    {                                                                                                          \
-        .from_size = 4, .to_size = 2, .lanes = 4, .few = 4, .load = load, .divide = divide_f32, .seal = seal_##type,     \
-        .store = store_16, .stream = stream_16                                                                 \
+#define NARROWING_FORMAT(type)                                                                               \
+    {                                                                                                        \
+        .from_size = 4, .to_size = 2, .lanes = 4, .few = 4, .load = load, .divide = divide_f32,              \
+        .seal = seal_##type, .store = store_16, .store_block = store_block_16                                \
     }
 
 static const struct format half_f16 = HALF_FORMAT(f16);

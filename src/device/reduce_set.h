@@ -9,7 +9,7 @@ typedef void (*reduce_part_fn)(const struct reduction *reduction, size_t first, 
 
 struct reduce_set {
     const char *name;
-    bool (*usable)(void);                          /* does this machine run it? */
+    bool (*usable)(void);                            /* does this machine run it? */
     reduce_fn kernels[PLAIT_F64 + 1][PLAIT_MAX + 1]; /* by type and op, AVERAGE left out */
     /* Conversions, from sources[0] to result; the narrowing ones divide. */
     reduce_fn widen_f16, widen_bf16, narrow_f16, narrow_bf16;
@@ -21,11 +21,11 @@ extern const struct reduce_set reduce_set_avx512;
 extern const struct reduce_set reduce_set_neon;
 
 /* The rest of a table, from functions named sum_f32 and so on. */
-#define REDUCE_SET_ROW(type)                                                                                   \
-    {                                                                                                          \
-        NULL, sum_##type, product_##type, min_##type, max_##type                                               \
+#define REDUCE_SET_ROW(type)                                                                                 \
+    {                                                                                                        \
+        NULL, sum_##type, product_##type, min_##type, max_##type                                             \
     }
-#define REDUCE_SET_KERNELS                                                                                     \
+#define REDUCE_SET_KERNELS                                                                                   \
     .kernels =                                                                                                 \
         {                                                                                                      \
             [PLAIT_I8] = REDUCE_SET_ROW(i8),                                                                   \
@@ -41,12 +41,12 @@ extern const struct reduce_set reduce_set_neon;
         },                                                                                                     \
     .widen_f16 = widen_f16, .widen_bf16 = widen_bf16, .narrow_f16 = narrow_f16, .narrow_bf16 = narrow_bf16
 
-#define REDUCE_SCALAR_PART(name)                                                                               \
+#define REDUCE_SCALAR_PART(name)                                                                             \
     void reduce_scalar_##name(const struct reduction *reduction, size_t first, size_t end)
-#define REDUCE_SCALAR_PARTS(type)                                                                              \
-    REDUCE_SCALAR_PART(sum_##type);                                                                            \
-    REDUCE_SCALAR_PART(product_##type);                                                                        \
-    REDUCE_SCALAR_PART(min_##type);                                                                            \
+#define REDUCE_SCALAR_PARTS(type)                                                                            \
+    REDUCE_SCALAR_PART(sum_##type);                                                                          \
+    REDUCE_SCALAR_PART(product_##type);                                                                      \
+    REDUCE_SCALAR_PART(min_##type);                                                                          \
     REDUCE_SCALAR_PART(max_##type)
 
 REDUCE_SCALAR_PARTS(i8);
