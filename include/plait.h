@@ -285,7 +285,8 @@ typedef struct plait_comm_options {
 /**
  * Splits `parent`: ranks that pass the same colour (>= 0) share a new
  * communicator, ordered by key, then by rank in the parent. A collective call
- * of all ranks of `parent`. Opens no connection.
+ * of all ranks of `parent`. Opens no connection. Threads: one thread at a time
+ * makes communicators of a world, whichever the parents.
  *
  * options  NULL is fine
  * comm     set to the new communicator, or to NULL for PLAIT_NO_COLOUR
@@ -296,7 +297,8 @@ PLAIT_API plait_status plait_comm_split(plait_comm *parent, int colour, int key,
 /**
  * Makes a communicator of some ranks of `parent`, called by those ranks only,
  * each with the same list and tag; calls that overlap in time need different
- * tags. Rank i of the new communicator is `ranks[i]` of the parent. Opens no connection.
+ * tags. Rank i of the new communicator is `ranks[i]` of the parent. Opens no
+ * connection. Threads: as plait_comm_split().
  *
  * ranks  `count` different ranks of `parent`, the caller's among them
  * tag    0 .. 2^31 - 1

@@ -1,0 +1,251 @@
+/* The public collectives: check the arguments, then run or start the work. */
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "base/status.h"
+#include "engine.h"
+#include "work.h"
+#include "world.h"
+
+/* ------------------------------------------------------------------ checking */
+
+static plait_status check_type(plait_type type, const char *function)
+{
+    if (plait_type_size(type) == 0)
+        return failure(PLAIT_INVALID_ARGUMENT,
+                       "%s: type is %d; good ones are i8, u8, i32, u32, i64, u64, f16, bf16, f32, f64 "
+                       "(PLAIT_I8 .. PLAIT_F64)",
+                       function, (int)type);
+    return PLAIT_OK;
+}
+
+static plait_status check_op(plait_op op, const char *function)
+{
+    if (op < PLAIT_SUM || op > PLAIT_AVERAGE)
+        return failure(PLAIT_INVALID_ARGUMENT,
+                       "%s: op is %d; good ones are sum, product, min, max, average (PLAIT_SUM .. PLAIT_AVERAGE)",
+                       function, (int)op);
+    return PLAIT_OK;
+}
+
+static plait_status check_root(const struct comm *comm, int root, const char *function)
+{
+    if (root < 0 || root >= comm->group.ranks)
+        return failure(PLAIT_INVALID_ARGUMENT, "%s: root is %d; the communicator has ranks 0..%d", function, root,
+                       comm->group.ranks - 1);
+    return PLAIT_OK;
+}
+
+static plait_status check_count(const struct comm *comm, size_t count, plait_type type, const char *function)
+{
+    size_t most = PTRDIFF_MAX / plait_type_size(type) / (size_t)comm->group.ranks;
+    if (count > most)
+        return failure(PLAIT_INVALID_ARGUMENT,
+                       "%s: count is %zu; %zu elements of %s a rank are the most that %d ranks can address", function,
+                       count, most, plait_type_name(type), comm->group.ranks);
+    return PLAIT_OK;
+}
+
+static plait_status check_buffer(const void *buffer, size_t size, const char *what, const char *function)
+{
+    if (buffer == NULL && size > 0)
+        return failure(PLAIT_INVALID_ARGUMENT, "%s: %s is NULL and should hold %zu bytes", function, what, size);
+    if (buffer != NULL && (uintptr_t)buffer + size < (uintptr_t)buffer)
+        return failure(PLAIT_INVALID_ARGUMENT, "%s: %s at %p cannot hold %zu bytes", function, what, buffer, size);
+    return PLAIT_OK;
+}
+
+static bool overlap(const void *a, size_t a_size, const void *b, size_t b_size)
+{
+    uintptr_t first = (uintptr_t)a, second = (uintptr_t)b;
+    return a_size > 0 && b_size > 0 && first < second + b_size && second < first + a_size;
+}
+
+/* Where the input lies in the output (or the output in the input) when the
+ * call is in place; NULL where it can't be. */
+static const void *in_place_input(const struct comm *comm, const struct call *call, size_t block)
+{
+    const unsigned char *output = call->output;
+    size_t rank = (size_t)comm->group.rank;
+    switch (call->kind) {
+    case COLLECTIVE_ALLREDUCE:
+    case COLLECTIVE_REDUCE:
+    case COLLECTIVE_BROADCAST:
+        return output;
+    case COLLECTIVE_ALLGATHER:
+    case COLLECTIVE_GATHER:
+        return output + rank * block;
+    case COLLECTIVE_REDUCE_SCATTER:
+    case COLLECTIVE_SCATTER:
+        return output - rank * block;
+    default:
+        return NULL;
+    }
+}
+
+static plait_status check_buffers(const struct comm *comm, const struct call *call, const char *function)
+{
+    size_t block = call->count * plait_type_size(call->type);
+    int ranks = comm->group.ranks, rank = comm->group.rank;
+    size_t input_size = (size_t)collective_input_blocks(call->kind, ranks, call->root, rank) * block;
+    size_t output_size = (size_t)collective_output_blocks(call->kind, ranks, call->root, rank) * block;
+    bool broadcast = call->kind == COLLECTIVE_BROADCAST;
+
+    plait_status status = check_buffer(call->input, input_size, broadcast ? "data" : "input", function);
+    if (status == PLAIT_OK)
+        status = check_buffer(call->output, output_size, broadcast ? "data" : "output", function);
+    if (status != PLAIT_OK || !overlap(call->input, input_size, call->output, output_size))
+        return status;
+    const void *in_place = in_place_input(comm, call, block);
+    if (in_place != NULL && call->input == in_place)
+        return PLAIT_OK;
+    return failure(PLAIT_INVALID_ARGUMENT,
+                   "%s: input (%zu bytes at %p) and output (%zu bytes at %p) overlap; %s", function, input_size,
+                   call->input, output_size, call->output,
+                   in_place == NULL ? "this collective does not work in place"
+                                    : "in place they must lie as plait.h says, otherwise apart");
+}
+
+static plait_status check_call(const struct comm *comm, const struct call *call, const char *function)
+{
+    plait_status status = check_type(call->type, function);
+    if (status == PLAIT_OK && collective_reduces(call->kind))
+        status = check_op(call->op, function);
+    if (status == PLAIT_OK && collective_has_root(call->kind))
+        status = check_root(comm, call->root, function);
+    if (status == PLAIT_OK)
+        status = check_count(comm, call->count, call->type, function);
+    return status;
+}
+
+/* ------------------------------------------------------------------- running */
+
+static plait_status start(struct comm *comm, const struct call *call, plait_work **out)
+{
+    struct work *work;
+    plait_status status = work_make(comm, WORK_COLLECTIVE, &work);
+    if (status != PLAIT_OK)
+        return status;
+    work->execution.call = *call;
+    *out = work->handle;
+    engine_submit(&comm->world->engine, work);
+    engine_nudge(&comm->world->engine);
+    return PLAIT_OK;
+}
+
+static plait_status run(struct comm *comm, const struct call *call)
+{
+    struct work work;
+    work_init(&work, comm, WORK_COLLECTIVE);
+    work.execution.call = *call;
+    plait_status status = engine_run(&comm->world->engine, &work);
+    if (status != PLAIT_OK) {
+        work_tell(&work);
+        free(work.fault);
+    }
+    return status;
+}
+
+/* Everything a collective has in common, once its call is put together. */
+static plait_status collective(plait_comm *handle, struct call *call, plait_work **work, const char *function)
+{
+    struct comm *comm = comm_find(handle, function);
+    if (comm == NULL)
+        return handle == NULL ? PLAIT_INVALID_ARGUMENT : PLAIT_INVALID_USAGE;
+    if (call->kind != COLLECTIVE_BARRIER) {
+        plait_status status = check_call(comm, call, function);
+        if (status != PLAIT_OK)
+            return status;
+        /* Buffers that mean nothing on this rank are not looked at. */
+        if (collective_input_blocks(call->kind, comm->group.ranks, call->root, comm->group.rank) == 0)
+            call->input = NULL;
+        if (collective_output_blocks(call->kind, comm->group.ranks, call->root, comm->group.rank) == 0)
+            call->output = NULL;
+        status = check_buffers(comm, call, function);
+        if (status != PLAIT_OK)
+            return status;
+    }
+    return work != NULL ? start(comm, call, work) : run(comm, call);
+}
+
+plait_status plait_allreduce(plait_comm *comm, const void *input, void *output, size_t count, plait_type type,
+                             plait_op op, plait_work **work)
+{
+    struct call call = {
+        .kind = COLLECTIVE_ALLREDUCE, .type = type, .op = op, .count = count, .input = input, .output = output
+    };
+    return collective(comm, &call, work, __func__);
+}
+
+plait_status plait_reduce(plait_comm *comm, const void *input, void *output, size_t count, plait_type type,
+                          plait_op op, int root, plait_work **work)
+{
+    struct call call = { .kind = COLLECTIVE_REDUCE,
+                         .type = type,
+                         .op = op,
+                         .root = root,
+                         .count = count,
+                         .input = input,
+                         .output = output };
+    return collective(comm, &call, work, __func__);
+}
+
+plait_status plait_broadcast(plait_comm *comm, void *data, size_t count, plait_type type, int root,
+                             plait_work **work)
+{
+    struct call call = {
+        .kind = COLLECTIVE_BROADCAST, .type = type, .root = root, .count = count, .input = data, .output = data
+    };
+    return collective(comm, &call, work, __func__);
+}
+
+plait_status plait_allgather(plait_comm *comm, const void *input, void *output, size_t count, plait_type type,
+                             plait_work **work)
+{
+    struct call call = {
+        .kind = COLLECTIVE_ALLGATHER, .type = type, .count = count, .input = input, .output = output
+    };
+    return collective(comm, &call, work, __func__);
+}
+
+plait_status plait_reduce_scatter(plait_comm *comm, const void *input, void *output, size_t count,
+                                  plait_type type, plait_op op, plait_work **work)
+{
+    struct call call = {
+        .kind = COLLECTIVE_REDUCE_SCATTER, .type = type, .op = op, .count = count, .input = input, .output = output
+    };
+    return collective(comm, &call, work, __func__);
+}
+
+plait_status plait_gather(plait_comm *comm, const void *input, void *output, size_t count, plait_type type,
+                          int root, plait_work **work)
+{
+    struct call call = {
+        .kind = COLLECTIVE_GATHER, .type = type, .root = root, .count = count, .input = input, .output = output
+    };
+    return collective(comm, &call, work, __func__);
+}
+
+plait_status plait_scatter(plait_comm *comm, const void *input, void *output, size_t count, plait_type type,
+                           int root, plait_work **work)
+{
+    struct call call = {
+        .kind = COLLECTIVE_SCATTER, .type = type, .root = root, .count = count, .input = input, .output = output
+    };
+    return collective(comm, &call, work, __func__);
+}
+
+plait_status plait_alltoall(plait_comm *comm, const void *input, void *output, size_t count, plait_type type,
+                            plait_work **work)
+{
+    struct call call = {
+        .kind = COLLECTIVE_ALLTOALL, .type = type, .count = count, .input = input, .output = output
+    };
+    return collective(comm, &call, work, __func__);
+}
+
+plait_status plait_barrier(plait_comm *comm, plait_work **work)
+{
+    struct call call = { .kind = COLLECTIVE_BARRIER };
+    return collective(comm, &call, work, __func__);
+}

@@ -1,0 +1,264 @@
+#include "collectives/execute.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/span.h"
+#include "base/status.h"
+#include "collectives/notice.h"
+#include "collectives/steps.h"
+#include "device/reduce.h"
+
+enum { LINE_BYTES = 64, WORK_LIMIT = 64 << 20 };
+
+static size_t round_up(size_t value, size_t to)
+{
+    return (value + to - 1) / to * to;
+}
+
+/* ------------------------------------------------------------------ set-up */
+
+/* Deals the blocks' elements to chunks: no more than the plan's target, and
+ * small enough that the staging holds a slot for each stage and one more. */
+static void deal_chunks(struct execution *x)
+{
+    const struct plan *plan = &x->program->plan;
+    size_t most = x->program->target / x->element_size;
+    if (plan->window_blocks > 0) {
+        size_t slot_room = x->group->staging.size / (size_t)(plan->stages + 1) / (size_t)plan->window_blocks;
+        slot_room = slot_room / LINE_BYTES * LINE_BYTES;
+        if (most > slot_room / x->element_size)
+            most = slot_room / x->element_size;
+    }
+    if (plan->work_blocks > 0) {
+        size_t room = WORK_LIMIT / (size_t)plan->stages / (size_t)plan->work_blocks / x->work_element_size;
+        if (most > room)
+            most = room;
+    }
+    if (most < 1)
+        most = 1;
+
+    size_t count = x->call.count;
+    x->chunks = (count + most - 1) / most;
+    /* Chunks of one size, in whole grains, so that the last is not a crumb. */
+    size_t even = (count + x->chunks - 1) / x->chunks;
+    x->chunk_count = even >= 64 && round_up(even, 64) <= most ? round_up(even, 64) : even;
+    x->chunks = (count + x->chunk_count - 1) / x->chunk_count;
+}
+
+/* Takes the next slots of the ring. All ranks take the same. */
+static void take_slots(struct execution *x)
+{
+    const struct plan *plan = &x->program->plan;
+    struct staging *ring = &x->group->staging;
+    x->stride = round_up(x->chunk_count * x->element_size, LINE_BYTES);
+    x->slot_size = x->stride * (size_t)plan->window_blocks;
+    x->slot_first = ring->position + x->slot_size <= ring->size ? ring->position : 0;
+    x->lap_slots = ring->size / x->slot_size;
+    x->first_lap_slots = (ring->size - x->slot_first) / x->slot_size;
+
+    /* A small operation that does not come round to what its predecessor used may be staged
+     * before the others are known to have finished that. */
+    size_t end = x->slot_first + x->chunks * x->slot_size;
+    size_t last_end = ring->last_first + ring->last_size;
+    bool apart = x->slot_first >= last_end || end <= ring->last_first;
+    x->slots_free = x->chunks <= x->first_lap_slots && (ring->last_number + 1 < x->number || apart);
+}
+
+/* The ring's bytes that an operation used, for its successor. Only successes
+ * move the ring on: ranks that mismatch would move it by different steps. */
+static void leave_slots(struct execution *x)
+{
+    struct staging *ring = &x->group->staging;
+    if (x->chunks <= x->first_lap_slots) {
+        ring->last_first = x->slot_first;
+        ring->last_size = x->chunks * x->slot_size;
+    } else {
+        ring->last_first = 0;
+        ring->last_size = ring->size;
+    }
+    ring->last_number = x->number;
+    size_t used = x->chunks <= x->first_lap_slots
+                      ? x->slot_first + x->chunks * x->slot_size
+                      : (x->chunks - x->first_lap_slots) % x->lap_slots * x->slot_size;
+    ring->position = used;
+}
+
+static plait_status make_room(struct execution *x)
+{
+    const struct plan *plan = &x->program->plan;
+    struct group *group = x->group;
+    size_t stages = (size_t)plan->stages;
+    x->work_slots = x->chunks < stages ? x->chunks : stages;
+    size_t work = x->work_slots * (size_t)plan->work_blocks * round_up(x->chunk_count * x->work_element_size, LINE_BYTES);
+    if (work > group->work_size) {
+        free(group->work);
+        group->work_size = 0;
+        group->work = aligned_alloc(LINE_BYTES, round_up(work, LINE_BYTES));
+        if (group->work == NULL)
+            return failure(PLAIT_OUT_OF_MEMORY, "no memory for %zu bytes of scratch", work);
+        group->work_size = work;
+    }
+    if (x->program->messages > group->transfer_room) {
+        struct transfer *transfers = realloc(group->transfers, (size_t)x->program->messages * sizeof *transfers);
+        if (transfers == NULL)
+            return failure(PLAIT_OUT_OF_MEMORY, "no memory for %d messages", x->program->messages);
+        group->transfers = transfers;
+        group->transfer_room = x->program->messages;
+    }
+    return PLAIT_OK;
+}
+
+static plait_status prepare_steps(struct execution *x)
+{
+    plait_status status = PLAIT_OK;
+    x->program = program_for(x->group, &x->call, &status);
+    if (x->program == NULL)
+        return status;
+    const struct plan *plan = &x->program->plan;
+    x->work_element_size = plait_type_size(reduce_accumulator(x->call.type));
+    deal_chunks(x);
+    if (plan->window_blocks > 0)
+        take_slots(x);
+    int blocks = collective_output_blocks(x->call.kind, x->group->ranks, x->call.root, x->group->rank);
+    x->stream_output = (size_t)blocks * x->call.count * x->element_size > x->group->stream_above;
+    return make_room(x);
+}
+
+plait_status execution_begin(struct execution *x, struct group *group, const struct call *call)
+{
+    x->group = group;
+    x->call = *call;
+    x->number = group->number + 1;
+    x->print = call_print(call);
+    x->phase = PHASE_MEET;
+    x->status = PLAIT_IN_PROGRESS;
+    x->published = false;
+    x->met = false;
+    x->seen = 0;
+    x->differs = 0;
+    x->program = NULL;
+    x->element_size = plait_type_size(call->type);
+    x->tick = 0;
+    x->stage = x->index = x->waiting = x->open = 0;
+    x->moved = false;
+    if (group->board == NULL || !notice_carries(group, call)) {
+        plait_status status = prepare_steps(x);
+        if (status != PLAIT_OK)
+            return status;
+    }
+    if (group->board == NULL) { /* no place to meet: each message shows its operation instead */
+        x->published = x->met = true;
+        x->phase = PHASE_STEPS;
+    }
+    group->number = x->number;
+    return PLAIT_OK;
+}
+
+/* --------------------------------------------------------------------- run */
+
+static void finish(struct execution *x)
+{
+    struct group *group = x->group;
+    x->phase = PHASE_DONE;
+    x->status = PLAIT_OK;
+    group->last_plan = x->program == NULL ? "direct inline" : x->program->plan.planner->name;
+    if (x->program != NULL && x->program->plan.window_blocks > 0)
+        leave_slots(x);
+}
+
+/* True when every transfer of the tick is done. A failed one ends the execution. */
+static bool transfers_settled(struct execution *x)
+{
+    for (int i = 0; i < x->open; i++) {
+        plait_status status = x->group->transfers[i].status;
+        if (status == PLAIT_IN_PROGRESS)
+            return false;
+        if (status != PLAIT_OK) {
+            x->phase = PHASE_DONE;
+            x->status = status;
+            return false;
+        }
+    }
+    x->open = 0;
+    return true;
+}
+
+/* The steps of one stage of the present tick. False when held up or failed. */
+static bool run_stage(struct execution *x)
+{
+    const struct program *program = x->program;
+    size_t stage = (size_t)x->stage;
+    if (x->tick < stage || x->tick - stage >= x->chunks) {
+        x->index = program->stage_first[stage + 1];
+        return true;
+    }
+    for (; x->index < program->stage_first[stage + 1]; x->index++) {
+        if (!step_take(x, &program->steps[x->index], x->tick - stage))
+            return false;
+        x->moved = true;
+    }
+    return true;
+}
+
+static void run_steps(struct execution *x)
+{
+    int stages = x->program->plan.stages;
+    size_t ticks = x->chunks + (size_t)stages - 1;
+    while (x->tick < ticks) {
+        for (; x->stage < stages; x->stage++)
+            if (!run_stage(x))
+                return;
+        if (!transfers_settled(x))
+            return;
+        x->tick++;
+        x->stage = x->index = 0;
+    }
+    /* A rank that waited for nobody still learns whether all made its call. */
+    if (x->met || notice_meet(x))
+        finish(x);
+}
+
+plait_status execution_advance(struct execution *x)
+{
+    if (x->phase == PHASE_MEET && x->program != NULL && x->program->plan.window_blocks > 0)
+        x->phase = PHASE_STEPS; /* the steps put the notice up, with the first slot */
+    if (x->phase == PHASE_MEET) {
+        if (!x->published)
+            notice_publish(x, 0);
+        if (notice_meet(x)) {
+            if (x->program == NULL) {
+                notice_finish(x);
+                finish(x);
+            } else {
+                x->phase = PHASE_STEPS;
+            }
+        }
+    }
+    if (x->phase == PHASE_STEPS)
+        run_steps(x);
+    return x->status;
+}
+
+void execution_cancel(struct execution *x)
+{
+    for (int i = 0; i < x->open; i++)
+        x->group->transport->cancel(x->group->endpoint, &x->group->transfers[i]);
+    x->open = 0;
+}
+
+int execution_awaited(const struct execution *x, bool *entered)
+{
+    *entered = false;
+    if (x->phase == PHASE_DONE)
+        return -1;
+    if (!x->met)
+        return x->seen < x->group->ranks ? x->seen : -1;
+    *entered = true;
+    for (int i = 0; i < x->open; i++)
+        if (x->group->transfers[i].status == PLAIT_IN_PROGRESS)
+            for (int rank = 0; rank < x->group->ranks; rank++)
+                if (x->group->world_ranks[rank] == x->group->transfers[i].peer)
+                    return rank;
+    return x->waiting < x->group->ranks ? x->waiting : -1;
+}

@@ -1,0 +1,56 @@
+/* The executor: carries out one collective, a state machine that never waits. */
+#ifndef PLAIT_COLLECTIVES_EXECUTE_H
+#define PLAIT_COLLECTIVES_EXECUTE_H
+
+#include "collectives/group.h"
+#include "collectives/lower.h"
+#include "fault/call.h"
+
+enum execution_phase {
+    PHASE_MEET,  /* this rank's call is up, or about to be; not all ranks' calls are seen */
+    PHASE_STEPS, /* the plan's steps run */
+    PHASE_DONE   /* status says how it ended */
+};
+
+struct execution {
+    struct group *group;
+    struct call call;
+    uint64_t number, print;
+    enum execution_phase phase;
+    plait_status status;
+    bool published;   /* this rank's notice is up */
+    bool met;         /* all ranks' calls are seen and alike */
+    int seen;         /* ranks before this one have been seen */
+    uint64_t differs; /* not 0: some rank's print is different */
+
+    const struct program *program; /* NULL: everything rides in the notices */
+    size_t element_size, work_element_size;
+    size_t chunk_count, chunks; /* elements of a block in a chunk; number of chunks */
+    size_t stride, slot_size;   /* bytes of a block in a staging slot; of a slot */
+    size_t slot_first;          /* place of chunk 0's slot in the ring */
+    size_t lap_slots, first_lap_slots;
+    bool slots_free;  /* nobody reads what the previous operation left where this one writes */
+    size_t work_slots;
+    bool stream_output;
+
+    size_t tick;
+    int stage, index, waiting;
+    int open; /* transfers of this tick */
+    bool moved; /* something happened since the caller last cleared it */
+};
+
+/* Sets up operation `number` = ++group->number. May fail for lack of memory, with nothing sent. */
+plait_status execution_begin(struct execution *execution, struct group *group, const struct call *call);
+
+/* Goes as far as it can without waiting. PLAIT_IN_PROGRESS, or how it ended.
+ * PLAIT_MISMATCH leaves the group usable; any other failure ends it. */
+plait_status execution_advance(struct execution *execution);
+
+/* Cancels what is queued; buffers are the caller's again afterwards. */
+void execution_cancel(struct execution *execution);
+
+/* The rank that it waits for, and whether that one has entered the operation;
+ * -1 if it waits for nobody in particular. */
+int execution_awaited(const struct execution *execution, bool *entered);
+
+#endif

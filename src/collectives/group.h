@@ -1,0 +1,53 @@
+/* A communicator as the executor sees it: who takes part, where their memory
+ * is, and what is kept from one operation to the next. */
+#ifndef PLAIT_COLLECTIVES_GROUP_H
+#define PLAIT_COLLECTIVES_GROUP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "collectives/plan.h"
+#include "collectives/stores.h"
+#include "transport/transport.h"
+
+struct program;
+
+enum { SIZE_CLASSES = 64 }; /* a class for each power of two of a block's bytes */
+
+/* The staging of a group: one ring, at the same place on every rank. The place
+ * moves on by the same amount on all ranks, since all run the same operations. */
+struct staging {
+    unsigned char **base; /* each rank's, NULL without windows */
+    size_t size;          /* bytes */
+    size_t position;      /* where the next operation's first slot may begin */
+    size_t last_first, last_size; /* the ring's bytes that the previous operation used... */
+    uint64_t last_number;         /* ...and its number */
+};
+
+struct group {
+    int rank, ranks;
+    const int *world_ranks;
+    const struct transport *transport;
+    struct endpoint *endpoint;
+    uint64_t context; /* of its messages */
+    uint64_t number;  /* of the latest operation started */
+    struct board *board; /* NULL where a peer's memory can't be read */
+    struct staging staging;
+    struct store_choice stores;
+    struct cost_facts facts;
+    const char *forced_plan;
+    size_t stream_above; /* outputs of more bytes are written past the caches */
+    _Atomic(const char *) last_plan;
+
+    struct program *programs[COLLECTIVES][SIZE_CLASSES];
+    const void **sources; /* one a rank, for the reduction under way */
+    struct transfer *transfers;
+    int transfer_room;
+    unsigned char *work; /* scratch of message plans */
+    size_t work_size;
+};
+
+/* Frees what operations have gathered; not the board. */
+void group_clear(struct group *group);
+
+#endif

@@ -1,0 +1,124 @@
+#include "collectives/lower.h"
+
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/status.h"
+
+enum { PROVED_RANKS = 16 }; /* proving more takes longer than a debug run should wait */
+
+static int size_class(size_t size)
+{
+    return size == 0 ? 0 : 63 - __builtin_clzll((unsigned long long)size);
+}
+
+/* Room that the plan's slots need in the smallest staging: one for each stage and one more, of
+ * a cache line a block. */
+static bool windows_fit(const struct group *group, const struct plan *plan)
+{
+    return (size_t)plan->window_blocks * 64 * (size_t)(plan->stages + 1) <= group->staging.size;
+}
+
+static struct plan choose(const struct group *group, const struct call *call, size_t size)
+{
+    struct plan plan = plan_choose(call->kind, group->ranks, call->root, size, &group->facts, group->forced_plan);
+    if (plan.window_blocks == 0 || windows_fit(group, &plan))
+        return plan;
+    struct cost_facts facts = group->facts;
+    facts.windows = false;
+    return plan_choose(call->kind, group->ranks, call->root, size, &facts, group->forced_plan);
+}
+
+/* Fills the steps of `rank` and where each stage begins. */
+static void write_out(struct program *program, int rank, int count)
+{
+    int stage = 0;
+    program->stage_first[0] = 0;
+    for (int i = 0; i < count; i++) {
+        program->steps[i] = plan_step(&program->plan, rank, i);
+        while (stage < program->steps[i].stage)
+            program->stage_first[++stage] = i;
+        enum step_kind kind = program->steps[i].kind;
+        program->messages += kind == STEP_SEND || kind == STEP_RECV || kind == STEP_RECV_REDUCE;
+    }
+    while (stage < program->plan.stages)
+        program->stage_first[++stage] = count;
+}
+
+/* Bytes of a block in a chunk. Small calls take one chunk; large ones chunks that
+ * stay in a core's cache while they are written, reduced and read. */
+static size_t chunk_target(const struct plan *plan, const struct cost_facts *facts)
+{
+    bool far = facts->line_ns > 120;
+    if (plan->window_blocks == 0)
+        return (size_t)1 << 18;
+    return far ? (size_t)1 << 19 : (size_t)1 << 17;
+}
+
+static struct program *lower(struct group *group, const struct call *call, size_t size, plait_status *status)
+{
+    struct plan plan = choose(group, call, size);
+#ifdef PLAIT_PROVE
+    if (plan.ranks <= PROVED_RANKS) {
+        *status = plan_verify(&plan, plan.stages < 3 ? plan.stages : 3);
+        if (*status != PLAIT_OK)
+            return NULL;
+    }
+#endif
+    int count = plan_steps(&plan, group->rank);
+    size_t steps_size = sizeof(struct program) + (size_t)count * sizeof(struct step);
+    struct program *program = calloc(1, steps_size + (size_t)(plan.stages + 1) * sizeof(int));
+    if (program == NULL) {
+        *status = failure(PLAIT_OUT_OF_MEMORY, "no memory for a plan of %d steps", count);
+        return NULL;
+    }
+    program->plan = plan;
+    program->target = chunk_target(&plan, &group->facts);
+    program->stage_first = (int *)((char *)program + steps_size);
+    write_out(program, group->rank, count);
+    log_debug("%s from %zu bytes a block goes by %s over %d ranks", collective_name(call->kind), size,
+              plan.planner->name, plan.ranks);
+    return program;
+}
+
+const struct program *program_for(struct group *group, const struct call *call, plait_status *status)
+{
+    size_t size = call->count * plait_type_size(call->type);
+    struct program **list = &group->programs[call->kind][size_class(size)];
+    for (struct program *program = *list; program != NULL; program = program->next)
+        if (program->plan.root == call->root)
+            return program;
+
+    /* The choice is made for the class, not for this call, so that it does not
+     * depend on which size came first. */
+    size_t class_size = size == 0 ? 0 : (size_t)1 << size_class(size);
+    struct program *program = lower(group, call, class_size, status);
+    if (program != NULL) {
+        program->next = *list;
+        *list = program;
+    }
+    return program;
+}
+
+void group_clear(struct group *group)
+{
+    for (int kind = 0; kind < COLLECTIVES; kind++) {
+        for (int class = 0; class < SIZE_CLASSES; class++) {
+            struct program *program = group->programs[kind][class];
+            while (program != NULL) {
+                struct program *next = program->next;
+                free(program);
+                program = next;
+            }
+            group->programs[kind][class] = NULL;
+        }
+    }
+    free(group->transfers);
+    free(group->work);
+    free(group->sources);
+    group->transfers = NULL;
+    group->transfer_room = 0;
+    group->work = NULL;
+    group->work_size = 0;
+    group->sources = NULL;
+}

@@ -1,0 +1,293 @@
+#include "collectives/steps.h"
+
+#include <string.h>
+
+#include "base/span.h"
+#include "collectives/notice.h"
+#include "device/copy.h"
+#include "device/reduce.h"
+
+/* Elements of a place in a chunk, and where they lie. */
+struct range {
+    unsigned char *bytes;
+    size_t count;
+};
+
+static size_t chunk_length(const struct execution *x, size_t chunk)
+{
+    size_t first = chunk * x->chunk_count, left = x->call.count - first;
+    return left < x->chunk_count ? left : x->chunk_count;
+}
+
+/* Where chunk `chunk` is staged: slots follow each other to the ring's end,
+ * then from its start. */
+static size_t slot_offset(const struct execution *x, size_t chunk)
+{
+    if (chunk < x->first_lap_slots)
+        return x->slot_first + chunk * x->slot_size;
+    return (chunk - x->first_lap_slots) % x->lap_slots * x->slot_size;
+}
+
+/* The memory of `place` for chunk `chunk`; `rank` matters for windows. */
+static struct range find_range(const struct execution *x, struct place place, int rank, size_t chunk)
+{
+    if (place.buffer == BUFFER_NONE)
+        return (struct range){ NULL, 0 };
+
+    size_t length = chunk_length(x, chunk), block = (size_t)place.block;
+    struct span part = { 0, length };
+    if (place.part != ALL_PARTS)
+        part = span_part(length, x->program->plan.parts, place.part);
+
+    size_t element = block * x->call.count + chunk * x->chunk_count + part.first;
+    unsigned char *bytes = NULL;
+    switch (place.buffer) {
+    case BUFFER_INPUT:
+        bytes = (unsigned char *)(uintptr_t)x->call.input + element * x->element_size;
+        break;
+    case BUFFER_OUTPUT:
+        bytes = (unsigned char *)x->call.output + element * x->element_size;
+        break;
+    case BUFFER_WORK: {
+        size_t stride = (x->chunk_count * x->work_element_size + 63) / 64 * 64;
+        size_t slot = chunk % x->work_slots * (size_t)x->program->plan.work_blocks + block;
+        bytes = x->group->work + slot * stride + part.first * x->work_element_size;
+        break;
+    }
+    case BUFFER_WINDOW:
+        bytes = x->group->staging.base[rank] + slot_offset(x, chunk) + block * x->stride
+                + part.first * x->element_size;
+        break;
+    case BUFFER_NONE:
+        break;
+    }
+    return (struct range){ bytes, part.count };
+}
+
+static size_t place_element_size(const struct execution *x, struct place place)
+{
+    return place.buffer == BUFFER_WORK ? x->work_element_size : x->element_size;
+}
+
+/* ------------------------------------------------------------- local steps */
+
+static void copy_step(struct execution *x, const struct step *step, size_t chunk)
+{
+    struct range from = find_range(x, step->from, step->peer, chunk);
+    struct range to = find_range(x, step->to, x->group->rank, chunk);
+    size_t size = to.count * place_element_size(x, step->to);
+    if (from.bytes == to.bytes || size == 0)
+        return;
+    if (step->to.buffer == BUFFER_OUTPUT && x->stream_output)
+        copy_streamed(to.bytes, from.bytes, size);
+    else
+        copy_cached(to.bytes, from.bytes, size);
+}
+
+static void put_step(struct execution *x, const struct step *step, size_t chunk)
+{
+    struct range from = find_range(x, step->from, x->group->rank, chunk);
+    struct range to = find_range(x, step->to, x->group->rank, chunk);
+    if (to.count > 0)
+        stores_put(&x->group->stores, to.bytes, from.bytes, to.count * x->element_size);
+}
+
+static void reduce_step(struct execution *x, const struct step *step, size_t chunk)
+{
+    struct group *group = x->group;
+    struct range to = find_range(x, step->to, group->rank, chunk);
+    if (to.count == 0)
+        return;
+    for (int rank = 0; rank < group->ranks; rank++)
+        group->sources[rank] = find_range(x, rank == group->rank ? step->own : step->from, rank, chunk).bytes;
+
+    struct reduction reduction = { .result = to.bytes,
+                                   .copy = find_range(x, step->also, group->rank, chunk).bytes,
+                                   .sources = group->sources,
+                                   .source_count = group->ranks,
+                                   .count = to.count,
+                                   .divide = x->call.op == PLAIT_AVERAGE ? (unsigned)group->ranks : 0,
+                                   .stream_copy = group->stores.streamed
+                                                  && to.count * x->element_size >= STREAM_FROM_BYTES };
+    reduce_find(x->call.type, x->call.op)(&reduction);
+}
+
+static void widen_step(struct execution *x, const struct step *step, size_t chunk)
+{
+    struct range from = find_range(x, step->from, x->group->rank, chunk);
+    struct range to = find_range(x, step->to, x->group->rank, chunk);
+    reduce_widen(x->call.type, to.bytes, from.bytes, to.count);
+}
+
+static void narrow_step(struct execution *x, const struct step *step, size_t chunk)
+{
+    struct range from = find_range(x, step->from, x->group->rank, chunk);
+    struct range to = find_range(x, step->to, x->group->rank, chunk);
+    unsigned divide = x->call.op == PLAIT_AVERAGE ? (unsigned)x->group->ranks : 0;
+    reduce_narrow(x->call.type, to.bytes, from.bytes, to.count, divide);
+}
+
+/* ---------------------------------------------------------------- messages */
+
+static int world_rank(const struct execution *x, int rank)
+{
+    return x->group->world_ranks[rank];
+}
+
+/* Folds a piece of a message into WORK. */
+static void fold_piece(struct transfer *transfer, size_t offset, const void *bytes, size_t size)
+{
+    const struct execution *x = transfer->context;
+    plait_type type = reduce_accumulator(x->call.type);
+    unsigned char *mine = (unsigned char *)transfer->data + offset;
+    const void *message_left[2] = { bytes, mine }, *mine_left[2] = { mine, bytes };
+    struct reduction reduction = { .result = mine,
+                                   .sources = transfer->detail != 0 ? message_left : mine_left,
+                                   .source_count = 2,
+                                   .count = size / x->work_element_size };
+    reduce_find(type, x->call.op)(&reduction);
+}
+
+static void message_step(struct execution *x, const struct step *step, size_t chunk)
+{
+    struct group *group = x->group;
+    bool sends = step->kind == STEP_SEND;
+    struct place place = sends ? step->from : step->to;
+    struct range range = find_range(x, place, group->rank, chunk);
+    struct transfer *transfer = &group->transfers[x->open++];
+    *transfer = (struct transfer){
+        .peer = world_rank(x, step->peer),
+        .key = { .context = group->context,
+                 .operation = x->number,
+                 .place = (uint64_t)chunk << 16 | (uint64_t)step->stage },
+        .data = range.bytes,
+        .size = range.count * place_element_size(x, place),
+        .status = PLAIT_IN_PROGRESS,
+    };
+    if (step->kind == STEP_RECV_REDUCE) {
+        transfer->sink = fold_piece;
+        transfer->context = x;
+        transfer->detail = step->peer_left;
+    }
+    if (sends)
+        group->transport->send(group->endpoint, transfer);
+    else
+        group->transport->recv(group->endpoint, transfer);
+}
+
+/* ------------------------------------------------------ signals and waiting
+ *
+ * A rank's signals are one growing number: at the end of stage s of tick t it
+ * is t * stages + s + 1. Ranks take stages in the same order, so one number
+ * tells how far a rank is in all chunks. */
+
+static uint64_t signal_value(const struct execution *x, size_t chunk, int stage)
+{
+    size_t tick = chunk + (size_t)stage;
+    return (uint64_t)tick * (uint64_t)x->program->plan.stages + (uint64_t)stage + 1;
+}
+
+static bool has_signalled(struct execution *x, int rank, uint64_t value)
+{
+    if (rank == x->group->rank)
+        return true;
+    return atomic_load_explicit(&notice_of(x, rank)->signals, memory_order_acquire) >= value;
+}
+
+static bool all_have_signalled(struct execution *x, uint64_t value)
+{
+    for (; x->waiting < x->group->ranks; x->waiting++)
+        if (!has_signalled(x, x->waiting, value))
+            return false;
+    x->waiting = 0;
+    return true;
+}
+
+/* Has everybody read what was in the slot of this chunk before? `depth` slots
+ * after a chunk its slot comes round again; one less than fit, since the first lap may
+ * start in the middle of a slot of the second. */
+static bool slot_free(struct execution *x, size_t chunk)
+{
+    if (!x->slots_free) {
+        /* All have entered this operation, so all have finished the one before. */
+        if (!x->published)
+            notice_publish(x, 0);
+        if (!x->met && !notice_meet(x))
+            return false;
+        x->slots_free = true;
+    }
+    size_t depth = x->lap_slots - 1;
+    if (chunk < depth)
+        return true;
+    return all_have_signalled(x, signal_value(x, chunk - depth, x->program->plan.stages - 1));
+}
+
+static bool wait_step(struct execution *x, const struct step *step, size_t chunk)
+{
+    if (!x->met) {
+        if (!x->published)
+            notice_publish(x, 0);
+        if (!notice_meet(x))
+            return false;
+    }
+    uint64_t value = signal_value(x, chunk, step->wait_stage);
+    if (step->peer == ALL_RANKS)
+        return all_have_signalled(x, value);
+    x->waiting = step->peer;
+    if (!has_signalled(x, step->peer, value))
+        return false;
+    x->waiting = 0;
+    return true;
+}
+
+/* The last stage's signal only tells that a slot is free again: nobody looks
+ * for it when no later chunk needs the slot. */
+static void signal_step(struct execution *x, const struct step *step, size_t chunk)
+{
+    const struct plan *plan = &x->program->plan;
+    bool only_frees = plan->window_blocks > 0 && plan->stages > 1 && step->stage == plan->stages - 1;
+    if (only_frees && x->published && chunk + x->lap_slots - 1 >= x->chunks)
+        return;
+    notice_signal(x, signal_value(x, chunk, step->stage));
+}
+
+bool step_take(struct execution *x, const struct step *step, size_t chunk)
+{
+    if (step->to.buffer == BUFFER_OUTPUT && !x->met) {
+        /* Nothing touches an output before all calls are known to be alike. */
+        if (!x->published)
+            notice_publish(x, 0);
+        if (!notice_meet(x))
+            return false;
+    }
+    switch (step->kind) {
+    case STEP_COPY:
+        copy_step(x, step, chunk);
+        return true;
+    case STEP_PUT:
+        if (!slot_free(x, chunk))
+            return false;
+        put_step(x, step, chunk);
+        return true;
+    case STEP_SIGNAL:
+        signal_step(x, step, chunk);
+        return true;
+    case STEP_WAIT:
+        return wait_step(x, step, chunk);
+    case STEP_REDUCE:
+        reduce_step(x, step, chunk);
+        return true;
+    case STEP_WIDEN:
+        widen_step(x, step, chunk);
+        return true;
+    case STEP_NARROW:
+        narrow_step(x, step, chunk);
+        return true;
+    case STEP_SEND:
+    case STEP_RECV:
+    case STEP_RECV_REDUCE:
+        message_step(x, step, chunk);
+        return true;
+    }
+    return true;
+}

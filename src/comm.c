@@ -1,0 +1,281 @@
+/* Communicators: making, asking, ending. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/handle.h"
+#include "base/status.h"
+#include "watch.h"
+#include "work.h"
+#include "world.h"
+
+struct comm *comm_find(const plait_comm *handle, const char *function)
+{
+    struct comm *comm = handle_find(HANDLE_COMM, handle);
+    if (comm == NULL) {
+        failure(handle == NULL ? PLAIT_INVALID_ARGUMENT : PLAIT_INVALID_USAGE, "%s: %s", function,
+                handle == NULL ? "comm is NULL"
+                               : "comm is not a living communicator; it was destroyed, or is none");
+    } else if (comm->world->fork_count != fork_count()) {
+        failure(PLAIT_INVALID_USAGE,
+                "%s: this process was forked from rank %d and has no part in its world; create a world of its own",
+                function, comm->world->rank);
+        comm = NULL;
+    }
+    return comm;
+}
+
+static plait_status not_found(const void *handle)
+{
+    return handle == NULL ? PLAIT_INVALID_ARGUMENT : PLAIT_INVALID_USAGE;
+}
+
+/* -------------------------------------------------------------------- making */
+
+/* Where each rank's staging for this communicator lies. */
+static plait_status find_staging(struct comm *comm)
+{
+    struct group *group = &comm->group;
+    struct board *board = group->board;
+    struct staging *staging = &group->staging;
+    if (board == NULL)
+        return PLAIT_OK;
+    staging->base = calloc((size_t)group->ranks, sizeof *staging->base);
+    if (staging->base == NULL)
+        return failure(PLAIT_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", group->ranks);
+    for (int rank = 0; rank < group->ranks; rank++)
+        staging->base[rank] = comm->lane < 0 ? board->seat_staging[rank]
+                                             : board->staging[rank] + (size_t)comm->lane * board->lane_size;
+    staging->size = comm->lane < 0 ? SEAT_STAGING_BYTES : board->lane_size;
+    return PLAIT_OK;
+}
+
+static struct cost_facts facts_for(const struct world *world, int ranks, bool windows)
+{
+    return (struct cost_facts){
+        .ranks = ranks, .cores = world->machine.cores, .line_ns = world->line_ns, .windows = windows
+    };
+}
+
+static plait_status fill(struct comm *comm, const struct comm_plan *plan)
+{
+    struct world *world = comm->world;
+    struct group *group = &comm->group;
+    size_t ranks = (size_t)plan->ranks;
+    comm->world_ranks = malloc(ranks * sizeof *comm->world_ranks);
+    group->sources = malloc(ranks * sizeof *group->sources);
+    if (comm->world_ranks == NULL || group->sources == NULL)
+        return failure(PLAIT_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", plan->ranks);
+    memcpy(comm->world_ranks, plan->world_ranks, ranks * sizeof *comm->world_ranks);
+
+    plait_status status = world->transport->channel_open(world->endpoint, plan->channel);
+    if (status != PLAIT_OK)
+        return status;
+    comm->channel = plan->channel;
+    group->board = world->transport->board(world->endpoint, plan->channel, plan->world_ranks, plan->ranks);
+    group->rank = plan->rank;
+    group->ranks = plan->ranks;
+    group->world_ranks = comm->world_ranks;
+    group->transport = world->transport;
+    group->endpoint = world->endpoint;
+    group->context = (uint64_t)plan->channel << 48 | (plan->first_number & ((UINT64_C(1) << 48) - 1));
+    group->number = plan->first_number - 1;
+    group->facts = facts_for(world, plan->ranks, group->board != NULL);
+    group->stores = stores_start(world->settings.stores, world->line_ns);
+    group->forced_plan = world->settings.plan;
+    group->stream_above = world->machine.l3_bytes > 0 ? world->machine.l3_bytes / 3 : (size_t)8 << 20;
+    group->last_plan = "none yet";
+    return find_staging(comm);
+}
+
+plait_status comm_make(struct world *world, const struct comm_plan *plan, struct comm **out)
+{
+    struct comm *comm = calloc(1, sizeof *comm);
+    if (comm == NULL)
+        return failure(PLAIT_OUT_OF_MEMORY, "no memory for a communicator");
+    comm->world = world;
+    comm->channel = -1;
+    comm->lane = plan->lane;
+    comm->first_number = plan->first_number;
+    atomic_init(&comm->timeout_ms, plan->timeout_ms);
+    snprintf(comm->name, sizeof comm->name, "%s", plan->name);
+    pthread_mutex_init(&comm->fault_lock, NULL);
+
+    plait_status status = fill(comm, plan);
+    if (status == PLAIT_OK) {
+        comm->handle = handle_new(HANDLE_COMM, comm);
+        if (comm->handle == NULL)
+            status = failure(PLAIT_OUT_OF_MEMORY, "no memory for the handle of a communicator");
+    }
+    if (status != PLAIT_OK) {
+        comm_free(comm);
+        return status;
+    }
+    pthread_mutex_lock(&world->lock);
+    comm->next = world->comms;
+    world->comms = comm;
+    pthread_mutex_unlock(&world->lock);
+    *out = comm;
+    return PLAIT_OK;
+}
+
+/* --------------------------------------------------------------------- ending */
+
+/* Have the peers read all that this rank staged for them? */
+static bool staging_is_read(const struct comm *comm)
+{
+    const struct board *board = comm->group.board;
+    for (int rank = 0; board != NULL && rank < comm->group.ranks; rank++)
+        if (atomic_load_explicit(&board->seats[rank]->finished, memory_order_acquire) < comm->group.staging.last_number)
+            return false;
+    return true;
+}
+
+/* Takes the communicator off the world's list and frees its channel and lane;
+ * a lane that a peer may still be reading, or never said it had read, is not used again. */
+static void forget(struct comm *comm)
+{
+    struct world *world = comm->world;
+    bool read = staging_is_read(comm);
+    for (int64_t until = deadline_after_ms(100); !read && !deadline_passed(until); read = staging_is_read(comm))
+        nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
+
+    pthread_mutex_lock(&world->lock);
+    for (struct comm **link = &world->comms; *link != NULL; link = &(*link)->next) {
+        if (*link == comm) {
+            *link = comm->next;
+            break;
+        }
+    }
+    if (read) {
+        world->channels_used[comm->channel / 8] &= (unsigned char)~(1 << comm->channel % 8);
+        if (comm->lane >= 0)
+            world->lanes_used &= (unsigned char)~(1 << comm->lane);
+    }
+    if (world->highest_number < comm->group.number)
+        world->highest_number = comm->group.number;
+    pthread_mutex_unlock(&world->lock);
+}
+
+void comm_free(struct comm *comm)
+{
+    if (comm->channel >= 0)
+        comm->world->transport->channel_close(comm->world->endpoint, comm->channel);
+    board_free(comm->group.board);
+    free(comm->group.staging.base);
+    group_clear(&comm->group);
+    free(comm->world_ranks);
+    pthread_mutex_destroy(&comm->fault_lock);
+    free(comm);
+}
+
+/* Lets works run for up to `limit_ms`. True when none is left. */
+static bool run_out(struct comm *comm, int64_t limit_ms)
+{
+    struct engine *engine = &comm->world->engine;
+    int64_t until = deadline_after_ms(limit_ms);
+    while (atomic_load(&comm->outstanding) > 0 && !deadline_passed(until)) {
+        engine_nudge(engine);
+        nanosleep(&(struct timespec){ .tv_nsec = 20000 }, NULL);
+    }
+    return atomic_load(&comm->outstanding) == 0;
+}
+
+void comm_settle(struct comm *comm)
+{
+    if (run_out(comm, 1000))
+        return;
+    comm_ask_abort(comm, "it was destroyed with works under way");
+    while (!run_out(comm, 100))
+        ;
+}
+
+plait_status plait_comm_destroy(plait_comm *handle)
+{
+    if (handle == NULL)
+        return PLAIT_OK;
+    struct comm *comm = comm_find(handle, __func__);
+    if (comm == NULL)
+        return PLAIT_INVALID_USAGE;
+    if (comm->channel == 0)
+        return failure(PLAIT_INVALID_USAGE, "%s: comm is the world's own; plait_world_destroy() ends it", __func__);
+    if (handle_end(HANDLE_COMM, handle) == NULL)
+        return failure(PLAIT_INVALID_USAGE, "%s: another thread has destroyed comm", __func__);
+
+    comm_settle(comm);
+    while (!engine_enter(&comm->world->engine)) /* nobody looks at it while it goes */
+        nanosleep(&(struct timespec){ .tv_nsec = 20000 }, NULL);
+    if (atomic_load(&comm->over) == 0)
+        comm_show_left(comm);
+    engine_leave(&comm->world->engine);
+    forget(comm);
+    comm_free(comm);
+    return PLAIT_OK;
+}
+
+/* --------------------------------------------------------------------- asking */
+
+int plait_comm_rank(const plait_comm *handle)
+{
+    struct comm *comm = comm_find(handle, __func__);
+    return comm == NULL ? -1 : comm->group.rank;
+}
+
+int plait_comm_size(const plait_comm *handle)
+{
+    struct comm *comm = comm_find(handle, __func__);
+    return comm == NULL ? -1 : comm->group.ranks;
+}
+
+int plait_comm_world_rank(const plait_comm *handle, int rank)
+{
+    struct comm *comm = comm_find(handle, __func__);
+    if (comm == NULL)
+        return -1;
+    if (rank < 0 || rank >= comm->group.ranks) {
+        failure(PLAIT_INVALID_ARGUMENT, "%s: rank %d is not in 0..%d", __func__, rank, comm->group.ranks - 1);
+        return -1;
+    }
+    return comm->world_ranks[rank];
+}
+
+plait_status plait_comm_set_timeout(plait_comm *handle, int64_t timeout_ms)
+{
+    struct comm *comm = comm_find(handle, __func__);
+    if (comm == NULL)
+        return not_found(handle);
+    if (timeout_ms == 0)
+        return failure(PLAIT_INVALID_ARGUMENT, "%s: timeout_ms is 0; give milliseconds, or -1 for none", __func__);
+    atomic_store(&comm->timeout_ms, timeout_ms);
+    return PLAIT_OK;
+}
+
+const char *plait_comm_last_plan(const plait_comm *handle)
+{
+    struct comm *comm = comm_find(handle, __func__);
+    return comm == NULL ? "" : comm->group.last_plan;
+}
+
+plait_status plait_comm_fault(const plait_comm *handle, plait_fault *fault)
+{
+    struct comm *comm = comm_find(handle, __func__);
+    if (comm == NULL)
+        return not_found(handle);
+    struct fault_record record;
+    pthread_mutex_lock(&comm->fault_lock);
+    record = comm->fault;
+    pthread_mutex_unlock(&comm->fault_lock);
+    return fault_give(&record, fault);
+}
+
+plait_status plait_comm_abort(plait_comm *handle, const char *reason)
+{
+    struct comm *comm = comm_find(handle, __func__);
+    if (comm == NULL)
+        return not_found(handle);
+    comm_ask_abort(comm, reason);
+    engine_nudge(&comm->world->engine);
+    return PLAIT_OK;
+}

@@ -1,0 +1,363 @@
+#include "engine.h"
+
+#include <errno.h>
+#include <signal.h>
+
+#include "base/clock.h"
+#include "base/futex.h"
+#include "base/status.h"
+#include "patience.h"
+#include "watch.h"
+#include "work.h"
+#include "world.h"
+
+enum { PROGRESS_EVERY = 32 }; /* passes between looks at messages when no work waits for one */
+
+/* ------------------------------------------------------------- the driver's */
+
+static void accept_message(struct engine *engine, struct work *work)
+{
+    if (atomic_load(&work->comm->over) != 0) {
+        work_finish(work, (plait_status)atomic_load(&work->comm->over), &work->comm->fault);
+        return;
+    }
+    work->next = engine->messages;
+    engine->messages = work;
+    if (work->kind == WORK_SEND)
+        engine->transport->send(engine->endpoint, &work->transfer);
+    else
+        engine->transport->recv(engine->endpoint, &work->transfer);
+}
+
+void engine_accept(struct engine *engine, struct work *work)
+{
+    struct comm *comm = work->comm;
+    work->next = NULL;
+    if (work->kind != WORK_COLLECTIVE) {
+        accept_message(engine, work);
+        return;
+    }
+    if (comm->first == NULL)
+        comm->first = work;
+    else
+        comm->last->next = work;
+    comm->last = work;
+    if (!comm->busy) {
+        comm->busy = true;
+        comm->next_busy = engine->busy;
+        engine->busy = comm;
+    }
+}
+
+static void accept_incoming(struct engine *engine)
+{
+    pthread_mutex_lock(&engine->lock);
+    struct work *work = engine->incoming;
+    engine->incoming = engine->incoming_last = NULL;
+    atomic_store_explicit(&engine->incoming_any, false, memory_order_relaxed);
+    pthread_mutex_unlock(&engine->lock);
+    while (work != NULL) {
+        struct work *next = work->next;
+        engine_accept(engine, work);
+        work = next;
+    }
+}
+
+static struct work *pop(struct comm *comm)
+{
+    struct work *work = comm->first;
+    comm->first = work->next;
+    if (comm->first == NULL)
+        comm->last = NULL;
+    return work;
+}
+
+/* What became of the head's execution. */
+static void settle_head(struct comm *comm, plait_status status)
+{
+    struct work *work = pop(comm);
+    if (status == PLAIT_OK || status == PLAIT_MISMATCH) {
+        if (comm->group.board != NULL)
+            atomic_store_explicit(&comm->group.board->seats[comm->group.rank]->finished, work->number,
+                                  memory_order_release);
+        if (status == PLAIT_OK)
+            work_finish(work, PLAIT_OK, NULL);
+        else
+            comm_report_mismatch(comm, work);
+        return;
+    }
+    comm_end_by_transfer(comm, work, status);
+}
+
+/* Advances the communicator's collectives, one after another. */
+static bool advance_comm(struct comm *comm)
+{
+    bool moved = false;
+    while (comm->first != NULL) {
+        struct work *work = comm->first;
+        if (atomic_load_explicit(&comm->over, memory_order_relaxed) != 0) {
+            comm_fail_all(comm);
+            return true;
+        }
+        if (!work->begun) {
+            plait_status status = execution_begin(&work->execution, &comm->group, &work->execution.call);
+            if (status != PLAIT_OK) {
+                work_fail_by_sentence(pop(comm), status);
+                moved = true;
+                continue;
+            }
+            work->begun = true;
+            work->number = work->execution.number;
+        }
+        plait_status status = execution_advance(&work->execution);
+        moved |= work->execution.moved;
+        work->execution.moved = false;
+        if (status == PLAIT_IN_PROGRESS)
+            break;
+        settle_head(comm, status);
+        moved = true;
+    }
+    return moved;
+}
+
+static bool advance_busy(struct engine *engine)
+{
+    bool moved = false;
+    struct comm **link = &engine->busy;
+    while (*link != NULL) {
+        struct comm *comm = *link;
+        moved |= advance_comm(comm);
+        if (comm->first == NULL && *link == comm) {
+            *link = comm->next_busy;
+            comm->busy = false;
+        } else {
+            link = &comm->next_busy;
+        }
+    }
+    return moved;
+}
+
+static bool settle_messages(struct engine *engine)
+{
+    bool moved = false;
+    struct work **link = &engine->messages;
+    while (*link != NULL) {
+        struct work *work = *link;
+        if (work->transfer.status == PLAIT_IN_PROGRESS) {
+            link = &work->next;
+            continue;
+        }
+        *link = work->next;
+        moved = true;
+        message_settle(work);
+    }
+    return moved;
+}
+
+static bool messages_wanted(const struct engine *engine)
+{
+    if (engine->messages != NULL)
+        return true;
+    for (const struct comm *comm = engine->busy; comm != NULL; comm = comm->next_busy)
+        if (comm->first != NULL && comm->first->begun && comm->first->execution.open > 0)
+            return true;
+    return false;
+}
+
+bool engine_pass(struct engine *engine)
+{
+    bool moved = false;
+    if (atomic_load_explicit(&engine->incoming_any, memory_order_acquire)) {
+        accept_incoming(engine);
+        moved = true;
+    }
+    if (engine->busy != NULL)
+        moved |= advance_busy(engine);
+    if (++engine->passes % PROGRESS_EVERY == 0 || messages_wanted(engine)) {
+        moved |= engine->transport->progress(engine->endpoint);
+        if (engine->messages != NULL)
+            moved |= settle_messages(engine);
+    }
+    if (atomic_load_explicit(&engine->alarm, memory_order_relaxed))
+        engine_watch(engine, true);
+    return moved;
+}
+
+static bool anything_moves(void *context)
+{
+    return engine_pass(context);
+}
+
+/* Drives until `done` or the deadline; `done` is NULL for the background
+ * thread, which stops when there is nothing to do or somebody waits. */
+static void drive(struct engine *engine, const struct work *done, int64_t deadline)
+{
+    struct patience patience = { 0 };
+    for (;;) {
+        bool moved = engine_pass(engine);
+        if (done != NULL ? work_status(done) != PLAIT_IN_PROGRESS
+                         : atomic_load(&engine->active) == 0 || atomic_load(&engine->waiters) > 0)
+            return;
+        if (moved) {
+            patience = (struct patience){ 0 };
+            continue;
+        }
+        if (patience_turn(&patience, engine->crowded, engine->bell, anything_moves, engine)) {
+            engine_watch(engine, false);
+            if (deadline_passed(deadline))
+                return;
+        }
+    }
+}
+
+/* ---------------------------------------------------------------- handing on */
+
+static void wake_thread(struct engine *engine)
+{
+    atomic_fetch_add(&engine->thread_word, 1);
+    if (atomic_load(&engine->thread_idle))
+        futex_wake(&engine->thread_word, 1);
+}
+
+static void wake_waiters(struct engine *engine)
+{
+    atomic_fetch_add(&engine->turn, 1);
+    if (atomic_load(&engine->waiters) > 0)
+        futex_wake(&engine->turn, INT32_MAX);
+}
+
+void engine_work_done(struct engine *engine)
+{
+    if (atomic_load(&engine->waiters) > 0)
+        wake_waiters(engine);
+}
+
+void engine_leave(struct engine *engine)
+{
+    atomic_exchange(&engine->driving, 0);
+    if (atomic_load(&engine->active) == 0)
+        return;
+    if (atomic_load(&engine->waiters) > 0)
+        wake_waiters(engine);
+    else
+        wake_thread(engine);
+}
+
+static void *background(void *context)
+{
+    struct engine *engine = context;
+    for (;;) {
+        uint32_t seen = atomic_load(&engine->thread_word);
+        if (atomic_load(&engine->stop))
+            return NULL;
+        bool work = atomic_load(&engine->active) > 0;
+        if (work && atomic_load(&engine->waiters) == 0 && engine_enter(engine)) {
+            drive(engine, NULL, NO_DEADLINE);
+            atomic_exchange(&engine->driving, 0);
+            if (atomic_load(&engine->waiters) > 0)
+                wake_waiters(engine);
+            continue;
+        }
+        atomic_store(&engine->thread_idle, true);
+        if (atomic_load(&engine->thread_word) == seen)
+            futex_wait(&engine->thread_word, seen, work ? 20000000 : -1);
+        atomic_store(&engine->thread_idle, false);
+    }
+}
+
+/* Under the lock. Without a thread works still progress whenever somebody
+ * tests or waits, so failing to make one costs overlap and no more. */
+static void make_thread(struct engine *engine)
+{
+    if (engine->has_thread)
+        return;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    engine->has_thread = pthread_create(&engine->thread, NULL, background, engine) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+void engine_submit(struct engine *engine, struct work *work)
+{
+    work->counted = true;
+    atomic_fetch_add(&work->comm->outstanding, 1);
+    atomic_fetch_add(&engine->active, 1);
+    work->next = NULL;
+
+    pthread_mutex_lock(&engine->lock);
+    if (engine->incoming == NULL)
+        engine->incoming = work;
+    else
+        engine->incoming_last->next = work;
+    engine->incoming_last = work;
+    atomic_store_explicit(&engine->incoming_any, true, memory_order_release);
+    make_thread(engine);
+    pthread_mutex_unlock(&engine->lock);
+}
+
+void engine_nudge(struct engine *engine)
+{
+    if (engine_enter(engine)) {
+        engine_pass(engine);
+        engine_leave(engine);
+    } else if (engine->bell != NULL) {
+        bell_ring(engine->bell);
+    }
+}
+
+plait_status engine_wait(struct engine *engine, struct work *work, int64_t deadline)
+{
+    while (work_status(work) == PLAIT_IN_PROGRESS && !deadline_passed(deadline)) {
+        if (engine_enter(engine)) {
+            drive(engine, work, deadline);
+            engine_leave(engine);
+            continue;
+        }
+        atomic_fetch_add(&engine->waiters, 1);
+        uint32_t seen = atomic_load(&engine->turn);
+        if (work_status(work) == PLAIT_IN_PROGRESS && atomic_load(&engine->driving) != 0) {
+            if (engine->bell != NULL)
+                bell_ring(engine->bell); /* the driver may be napping */
+            int64_t left = deadline_left_ms(deadline);
+            futex_wait(&engine->turn, seen, (left < 5 ? left : 5) * 1000000);
+        }
+        atomic_fetch_sub(&engine->waiters, 1);
+    }
+    return work_status(work);
+}
+
+plait_status engine_run(struct engine *engine, struct work *work)
+{
+    if (engine_enter(engine)) {
+        engine_accept(engine, work);
+        drive(engine, work, NO_DEADLINE);
+        engine_leave(engine);
+        return work_status(work);
+    }
+    engine_submit(engine, work);
+    if (engine->bell != NULL)
+        bell_ring(engine->bell);
+    return engine_wait(engine, work, NO_DEADLINE);
+}
+
+plait_status engine_start(struct engine *engine, struct world *world)
+{
+    engine->world = world;
+    engine->transport = world->transport;
+    engine->endpoint = world->endpoint;
+    engine->bell = world->transport->bell(world->endpoint);
+    engine->crowded = world->local_size > world->machine.cores;
+    int error = pthread_mutex_init(&engine->lock, NULL);
+    return error == 0 ? PLAIT_OK : failure_errno(PLAIT_SYSTEM_ERROR, error, "no lock for the engine");
+}
+
+void engine_stop(struct engine *engine)
+{
+    if (engine->has_thread) {
+        atomic_store(&engine->stop, true);
+        wake_thread(engine);
+        pthread_join(engine->thread, NULL);
+    }
+    pthread_mutex_destroy(&engine->lock);
+}

@@ -1,0 +1,147 @@
+/* Point to point: sends and receives with tags. */
+#include "messages.h"
+
+#include <stdlib.h>
+
+#include "base/status.h"
+#include "engine.h"
+
+struct message {
+    enum work_kind kind;
+    void *data;
+    size_t size; /* bytes */
+    size_t element_size;
+    int peer, tag;
+    uint64_t context; /* CONTEXT_* bits */
+};
+
+static plait_status check(const struct comm *comm, const struct message *message, size_t count, plait_type type,
+                          const char *function)
+{
+    bool any = message->kind == WORK_RECV && message->peer == PLAIT_ANY_SOURCE;
+    if (plait_type_size(type) == 0)
+        return failure(PLAIT_INVALID_ARGUMENT, "%s: type is %d; good ones are PLAIT_I8 .. PLAIT_F64", function,
+                       (int)type);
+    if (!any && (message->peer < 0 || message->peer >= comm->group.ranks))
+        return failure(PLAIT_INVALID_ARGUMENT, "%s: peer is %d; the communicator has ranks 0..%d%s", function,
+                       message->peer, comm->group.ranks - 1,
+                       message->kind == WORK_RECV ? ", or PLAIT_ANY_SOURCE" : "");
+    if (message->peer == comm->group.rank)
+        return failure(PLAIT_INVALID_ARGUMENT, "%s: peer is %d, this rank itself; copy the data instead", function,
+                       message->peer);
+    if (message->tag < 0)
+        return failure(PLAIT_INVALID_ARGUMENT, "%s: tag is %d; tags are 0 .. 2147483647", function, message->tag);
+    if (count > PTRDIFF_MAX / plait_type_size(type))
+        return failure(PLAIT_INVALID_ARGUMENT, "%s: count is %zu; %zu elements of %s are the most that can be addressed",
+                       function, count, PTRDIFF_MAX / plait_type_size(type), plait_type_name(type));
+    if (message->data == NULL && count > 0)
+        return failure(PLAIT_INVALID_ARGUMENT, "%s: data is NULL and should hold %zu bytes", function, message->size);
+    return PLAIT_OK;
+}
+
+static void fill(struct work *work, const struct message *message)
+{
+    const struct comm *comm = work->comm;
+    work->element_size = message->element_size;
+    work->source = -1;
+    work->transfer = (struct transfer){
+        .peer = message->peer < 0 ? PLAIT_ANY_SOURCE : comm->world_ranks[message->peer],
+        .key = { .context = comm->group.context | message->context, .operation = (uint64_t)message->tag },
+        .data = message->data,
+        .size = message->size,
+        .status = PLAIT_IN_PROGRESS,
+    };
+}
+
+static plait_status start(struct comm *comm, const struct message *message, plait_work **out)
+{
+    struct work *work;
+    plait_status status = work_make(comm, message->kind, &work);
+    if (status != PLAIT_OK)
+        return status;
+    fill(work, message);
+    *out = work->handle;
+    engine_submit(&comm->world->engine, work);
+    engine_nudge(&comm->world->engine);
+    return PLAIT_OK;
+}
+
+static plait_status run(struct comm *comm, const struct message *message, int *source, size_t *received)
+{
+    struct work work;
+    work_init(&work, comm, message->kind);
+    fill(&work, message);
+    plait_status status = engine_run(&comm->world->engine, &work);
+    if (status != PLAIT_OK) {
+        work_tell(&work);
+        free(work.fault);
+        return status;
+    }
+    if (source != NULL)
+        *source = work.source;
+    if (received != NULL)
+        *received = work.transfer.moved / work.element_size;
+    return PLAIT_OK;
+}
+
+plait_status message_send(struct comm *comm, uint64_t context, const void *data, size_t size, int peer, int tag)
+{
+    struct message message = { .kind = WORK_SEND,
+                               .data = (void *)(uintptr_t)data,
+                               .size = size,
+                               .element_size = 1,
+                               .peer = peer,
+                               .tag = tag,
+                               .context = context };
+    return run(comm, &message, NULL, NULL);
+}
+
+plait_status message_recv(struct comm *comm, uint64_t context, void *data, size_t size, int peer, int tag)
+{
+    struct message message = { .kind = WORK_RECV,
+                               .data = data,
+                               .size = size,
+                               .element_size = 1,
+                               .peer = peer,
+                               .tag = tag,
+                               .context = context };
+    return run(comm, &message, NULL, NULL);
+}
+
+plait_status plait_send(plait_comm *handle, const void *data, size_t count, plait_type type, int peer, int tag,
+                        plait_work **work)
+{
+    struct comm *comm = comm_find(handle, __func__);
+    if (comm == NULL)
+        return handle == NULL ? PLAIT_INVALID_ARGUMENT : PLAIT_INVALID_USAGE;
+    struct message message = { .kind = WORK_SEND,
+                               .data = (void *)(uintptr_t)data,
+                               .size = count * plait_type_size(type),
+                               .element_size = plait_type_size(type),
+                               .peer = peer,
+                               .tag = tag,
+                               .context = CONTEXT_CALLERS };
+    plait_status status = check(comm, &message, count, type, __func__);
+    if (status != PLAIT_OK)
+        return status;
+    return work != NULL ? start(comm, &message, work) : run(comm, &message, NULL, NULL);
+}
+
+plait_status plait_recv(plait_comm *handle, void *data, size_t count, plait_type type, int peer, int tag,
+                        int *source, size_t *received, plait_work **work)
+{
+    struct comm *comm = comm_find(handle, __func__);
+    if (comm == NULL)
+        return handle == NULL ? PLAIT_INVALID_ARGUMENT : PLAIT_INVALID_USAGE;
+    struct message message = { .kind = WORK_RECV,
+                               .data = data,
+                               .size = count * plait_type_size(type),
+                               .element_size = plait_type_size(type),
+                               .peer = peer,
+                               .tag = tag,
+                               .context = CONTEXT_CALLERS };
+    plait_status status = check(comm, &message, count, type, __func__);
+    if (status != PLAIT_OK)
+        return status;
+    return work != NULL ? start(comm, &message, work) : run(comm, &message, source, received);
+}

@@ -1,0 +1,37 @@
+/* The watch: looks, while nothing moves, for reasons why nothing will: aborts,
+ * peers that ended, left or died, and deadlines. The driver's. */
+#ifndef PLAIT_WATCH_H
+#define PLAIT_WATCH_H
+
+#include "engine.h"
+#include "work.h"
+#include "world.h"
+
+/* Looks at what is due by the clock; at aborts in any case. */
+void engine_watch(struct engine *engine, bool now);
+
+/* Ends a communicator: its works fail with `record`, its peers are told. */
+void comm_end(struct comm *comm, const struct fault_record *record);
+
+/* Tells the peers that this rank has destroyed the communicator. */
+void comm_show_left(struct comm *comm);
+
+/* Fails all works of a communicator that is over. */
+void comm_fail_all(struct comm *comm);
+
+/* The head's transfer failed with `status`. `work` is no longer in the queue. */
+void comm_end_by_transfer(struct comm *comm, struct work *work, plait_status status);
+
+/* A work that ended with PLAIT_MISMATCH: the communicator goes on. */
+void comm_report_mismatch(struct comm *comm, struct work *work);
+
+/* Fails a work with this thread's sentence. */
+void work_fail_by_sentence(struct work *work, plait_status status);
+
+/* A message's transfer is done. */
+void message_settle(struct work *work);
+
+/* Asks for a communicator's end. Any thread. */
+void comm_ask_abort(struct comm *comm, const char *reason);
+
+#endif

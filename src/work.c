@@ -1,0 +1,205 @@
+#include "work.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/handle.h"
+#include "base/status.h"
+#include "world.h"
+
+void work_init(struct work *work, struct comm *comm, enum work_kind kind)
+{
+    work->kind = kind;
+    atomic_init(&work->status, PLAIT_IN_PROGRESS);
+    atomic_init(&work->references, 0);
+    work->comm = comm;
+    work->next = NULL;
+    work->begun = work->counted = work->heap = work->called = false;
+    work->deadline = 0;
+    work->number = 0;
+    work->handle = NULL;
+    work->callback = NULL;
+    work->fault = NULL;
+}
+
+plait_status work_make(struct comm *comm, enum work_kind kind, struct work **work)
+{
+    struct work *made = malloc(sizeof *made);
+    if (made == NULL)
+        return failure(PLAIT_OUT_OF_MEMORY, "no memory for a work");
+    work_init(made, comm, kind);
+    made->heap = true;
+    atomic_init(&made->references, 2);
+    pthread_mutex_init(&made->lock, NULL);
+    made->handle = handle_new(HANDLE_WORK, made);
+    if (made->handle == NULL) {
+        pthread_mutex_destroy(&made->lock);
+        free(made);
+        return failure(PLAIT_OUT_OF_MEMORY, "no memory for the handle of a work");
+    }
+    *work = made;
+    return PLAIT_OK;
+}
+
+void work_release(struct work *work)
+{
+    if (atomic_fetch_sub(&work->references, 1) > 1)
+        return;
+    pthread_mutex_destroy(&work->lock);
+    free(work->fault);
+    free(work);
+}
+
+static void run_callback(struct work *work, plait_status status)
+{
+    pthread_mutex_lock(&work->lock);
+    work->called = true;
+    plait_work_callback callback = work->callback;
+    pthread_mutex_unlock(&work->lock);
+    if (callback != NULL)
+        callback(work->callback_context, work->handle, status);
+}
+
+void work_finish(struct work *work, plait_status status, const struct fault_record *record)
+{
+    if (record != NULL) {
+        work->fault = malloc(sizeof *record); /* without it the status alone has to do */
+        if (work->fault != NULL)
+            *work->fault = *record;
+    }
+    struct engine *engine = &work->comm->world->engine;
+    struct comm *comm = work->comm;
+    bool counted = work->counted, heap = work->heap;
+    atomic_store(&work->status, status); /* a blocking caller's work is gone from here on */
+    if (heap) {
+        run_callback(work, status);
+        work_release(work);
+    }
+    if (counted) {
+        atomic_fetch_sub(&engine->active, 1);
+        engine_work_done(engine);
+        atomic_fetch_sub(&comm->outstanding, 1); /* last: the communicator may be freed now */
+    }
+}
+
+plait_status work_tell(const struct work *work)
+{
+    plait_status status = work_status(work);
+    if (status < 0)
+        failure(status, "%s", work->fault != NULL ? work->fault->sentence : "no memory to tell what went wrong");
+    return status;
+}
+
+/* --------------------------------------------------------------- public calls */
+
+/* Finds a living work, or leaves a sentence. */
+static struct work *find(const plait_work *handle, const char *function)
+{
+    struct work *work = handle_find(HANDLE_WORK, handle);
+    if (work == NULL)
+        failure(handle == NULL ? PLAIT_INVALID_ARGUMENT : PLAIT_INVALID_USAGE, "%s: %s", function,
+                handle == NULL ? "work is NULL" : "work is not a living work; it was released, or is no work");
+    return work;
+}
+
+static plait_status not_found(const void *handle)
+{
+    return handle == NULL ? PLAIT_INVALID_ARGUMENT : PLAIT_INVALID_USAGE;
+}
+
+plait_status plait_work_status(const plait_work *handle)
+{
+    struct work *work = find(handle, __func__);
+    return work == NULL ? not_found(handle) : work_tell(work);
+}
+
+/* A released communicator's works stay readable, but there is nothing left to drive. */
+plait_status plait_work_test(plait_work *handle)
+{
+    struct work *work = find(handle, __func__);
+    if (work == NULL)
+        return not_found(handle);
+    if (work_status(work) == PLAIT_IN_PROGRESS) {
+        if (work->comm->world->fork_count != fork_count())
+            return failure(PLAIT_INVALID_USAGE, "%s: the work belongs to the parent process", __func__);
+        engine_nudge(&work->comm->world->engine);
+    }
+    return work_tell(work);
+}
+
+plait_status plait_work_wait(plait_work *handle, int64_t timeout_ms)
+{
+    struct work *work = find(handle, __func__);
+    if (work == NULL)
+        return not_found(handle);
+    if (timeout_ms == 0)
+        return plait_work_test(handle);
+    if (work_status(work) == PLAIT_IN_PROGRESS) {
+        if (work->comm->world->fork_count != fork_count())
+            return failure(PLAIT_INVALID_USAGE, "%s: the work belongs to the parent process", __func__);
+        engine_wait(&work->comm->world->engine, work, deadline_after_ms(timeout_ms));
+    }
+    return work_tell(work);
+}
+
+plait_status plait_work_on_done(plait_work *handle, plait_work_callback callback, void *context)
+{
+    struct work *work = find(handle, __func__);
+    if (work == NULL)
+        return not_found(handle);
+    if (callback == NULL)
+        return failure(PLAIT_INVALID_ARGUMENT, "%s: callback is NULL", __func__);
+
+    pthread_mutex_lock(&work->lock);
+    bool taken = work->callback != NULL, done = work->called;
+    if (!taken) {
+        work->callback = callback;
+        work->callback_context = context;
+    }
+    pthread_mutex_unlock(&work->lock);
+    if (taken)
+        return failure(PLAIT_INVALID_USAGE, "%s: the work has a callback already", __func__);
+    if (done)
+        callback(context, handle, work_status(work));
+    return PLAIT_OK;
+}
+
+int plait_work_source(const plait_work *handle)
+{
+    struct work *work = find(handle, __func__);
+    if (work == NULL || work->kind != WORK_RECV || work_status(work) != PLAIT_OK)
+        return -1;
+    return work->source;
+}
+
+size_t plait_work_count(const plait_work *handle)
+{
+    struct work *work = find(handle, __func__);
+    if (work == NULL || work->kind != WORK_RECV || work_status(work) != PLAIT_OK)
+        return 0;
+    return work->transfer.moved / work->element_size;
+}
+
+plait_status plait_work_fault(const plait_work *handle, plait_fault *fault)
+{
+    struct work *work = find(handle, __func__);
+    if (work == NULL)
+        return not_found(handle);
+    static const struct fault_record none = { 0 };
+    bool failed = work_status(work) < 0 && work->fault != NULL;
+    return fault_give(failed ? work->fault : &none, fault);
+}
+
+void plait_work_release(plait_work *handle)
+{
+    if (handle == NULL)
+        return;
+    struct work *work = handle_end(HANDLE_WORK, handle);
+    if (work == NULL) {
+        find(handle, __func__);
+        return;
+    }
+    work_release(work);
+}

@@ -1,0 +1,94 @@
+/* The front's own structs: a world and its communicators. */
+#ifndef PLAIT_WORLD_H
+#define PLAIT_WORLD_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "base/settings.h"
+#include "collectives/group.h"
+#include "engine.h"
+#include "fault/fault.h"
+#include "topology/machine.h"
+
+/* A rank as its card told. */
+struct member {
+    int64_t pid;
+    bool local; /* on this rank's host */
+    char host[HOST_NAME_BYTES];
+};
+
+struct world {
+    plait_world *handle;
+    int rank, size, local_rank, local_size;
+    struct settings settings; /* its strings are not kept but for the names of the table */
+    struct machine machine;
+    struct member *members;
+    const struct transport *transport;
+    struct endpoint *endpoint;
+    struct engine engine;
+    double line_ns;
+    unsigned fork_count; /* as it was when the world was made */
+
+    pthread_mutex_t lock; /* guards what follows */
+    struct comm *comms;   /* all living ones */
+    unsigned char channels_used[BOARD_CHANNELS / 8], lanes_used;
+    uint64_t highest_number; /* of any operation of any communicator that has ended */
+    struct fault_record fault; /* the first */
+};
+
+struct comm {
+    plait_comm *handle;
+    struct world *world;
+    struct comm *next; /* of the world */
+    struct group group;
+    int *world_ranks;
+    int channel, lane; /* lane -1: the seat's own staging */
+    uint64_t first_number; /* of its operations; with the channel, it tells communicators apart */
+    int made;          /* communicators split off so far, for names */
+    char name[64];
+    _Atomic int64_t timeout_ms;
+    _Atomic int outstanding; /* works that were handed to the engine and are not done */
+
+    /* Guarded by the engine's drive. */
+    struct work *first, *last; /* collectives, in order */
+    struct comm *next_busy;
+    bool busy;
+
+    /* How it ended. `over` is a plait_status, 0 while it lives; written once, under
+     * fault_lock, after `fault`. */
+    _Atomic int over;
+    pthread_mutex_t fault_lock;
+    struct fault_record fault;
+    _Atomic bool abort_asked; /* `fault` is not written yet; abort_reason is */
+    char abort_reason[80];
+};
+
+/* The living world or communicator of a public handle, in this process; NULL
+ * with a sentence otherwise (in a forked child, too). `function` is the caller's name. */
+struct world *world_find(const plait_world *handle, const char *function);
+struct comm *comm_find(const plait_comm *handle, const char *function);
+
+/* Forks survived by this process's ancestors since they loaded the library. */
+unsigned fork_count(void);
+
+/* What a communicator needs to be made; ranks are world ranks. */
+struct comm_plan {
+    const int *world_ranks;
+    int rank, ranks;
+    int channel, lane;
+    uint64_t first_number; /* operations are numbered from here on */
+    int64_t timeout_ms;
+    const char *name;
+};
+plait_status comm_make(struct world *world, const struct comm_plan *plan, struct comm **comm);
+/* Frees a communicator with no work left; its handle has ended. */
+void comm_free(struct comm *comm);
+/* Gives outstanding works up to a second, then aborts them. */
+void comm_settle(struct comm *comm);
+
+/* Measures the line between ranks 0 and 1; all ranks of the group call it. 0 if it can't be measured. */
+plait_status comm_probe_line(struct comm *comm, double *line_ns);
+
+#endif
