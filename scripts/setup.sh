@@ -210,7 +210,7 @@ setup_shim() {
         return
     fi
     step "PyTorch process group: pip install ./python (torch $torch)" shim \
-        "$VENV/bin/pip" install --disable-pip-version-check --no-build-isolation --force-reinstall --no-deps ./python
+        "$VENV/bin/pip" install -v --disable-pip-version-check --no-build-isolation --force-reinstall --no-deps ./python
     set_done shim "$hash"
 }
 
