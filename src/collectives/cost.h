@@ -11,6 +11,14 @@ double cost_round(const struct cost_facts *facts);
 /* A message's way, without its bytes. */
 double cost_message(const struct cost_facts *facts);
 
+/* The same host, as a rank finds it that works while the others wait. */
+static inline struct cost_facts cost_alone(const struct cost_facts *facts)
+{
+    struct cost_facts alone = *facts;
+    alone.cores = facts->ranks;
+    return alone;
+}
+
 /* For `size` bytes that a rank, while all others do the same: */
 double cost_put(const struct cost_facts *facts, double size);   /* writes to its window */
 double cost_fetch(const struct cost_facts *facts, double size); /* reads from others' windows */

@@ -135,19 +135,22 @@ static double one_shot_cost(const struct plan *plan, const struct cost_facts *fa
     if (others < 1)
         return 0;
     double round = cost_round(facts);
+    struct cost_facts alone = cost_alone(facts); /* where the root does most of the work */
     switch (plan->kind) {
     case COLLECTIVE_ALLREDUCE:
-    case COLLECTIVE_REDUCE:
         return round + cost_put(facts, m) + cost_fetch(facts, others * m) +
                cost_fold(facts, (others + 1) * m);
+    case COLLECTIVE_REDUCE:
+        return round + cost_put(facts, m) + cost_fetch(&alone, others * m) +
+               cost_fold(&alone, (others + 1) * m);
     case COLLECTIVE_REDUCE_SCATTER:
         return round + cost_put(facts, others * m) + cost_fetch(facts, others * m) +
                cost_fold(facts, (others + 1) * m);
-    case COLLECTIVE_ALLGATHER:
-    case COLLECTIVE_GATHER: return round + cost_put(facts, m) + cost_fetch(facts, others * m);
+    case COLLECTIVE_ALLGATHER: return round + cost_put(facts, m) + cost_fetch(facts, others * m);
+    case COLLECTIVE_GATHER: return round + cost_put(facts, m) + cost_fetch(&alone, others * m);
     case COLLECTIVE_ALLTOALL: return round + cost_put(facts, others * m) + cost_fetch(facts, others * m);
-    case COLLECTIVE_SCATTER: return round + cost_put(facts, others * m) + cost_fetch(facts, m);
-    case COLLECTIVE_BROADCAST: return round + cost_put(facts, m) + cost_fetch(facts, m);
+    case COLLECTIVE_SCATTER: return round + cost_put(&alone, others * m) + cost_fetch(facts, m);
+    case COLLECTIVE_BROADCAST: return round + cost_put(&alone, m) + cost_fetch(facts, m);
     case COLLECTIVE_BARRIER:
     case COLLECTIVES: break;
     }
@@ -214,8 +217,10 @@ static void two_phase_lay(const struct plan *plan, int rank, struct script *scri
 static double two_phase_cost(const struct plan *plan, const struct cost_facts *facts, size_t size)
 {
     double m = (double)size, share = (double)(plan->ranks - 1) / plan->ranks;
-    return 2 * cost_round(facts) + cost_put(facts, m) + cost_fetch(facts, 2 * share * m) +
-           cost_fold(facts, m);
+    struct cost_facts alone = cost_alone(facts);
+    double collect = cost_fetch(plan->kind == COLLECTIVE_REDUCE ? &alone : facts, share * m);
+    return 2 * cost_round(facts) + cost_put(facts, m) + cost_fetch(facts, share * m) + cost_fold(facts, m) +
+           collect;
 }
 
 const struct planner planner_direct_two_phase = {

@@ -396,20 +396,28 @@ static plait_status advance(struct machine *machine, int rank, bool *moved)
     return PLAIT_OK;
 }
 
-/* Nobody can go on: says what the first of those who have not finished waits for. */
+/* The rank that is farthest behind, which holds the others up: the first in the earliest tick. */
+static int last_rank(const struct machine *machine)
+{
+    int last = 0;
+    for (int rank = 1; rank < machine->plan->ranks; rank++)
+        if (machine->actors[rank].tick < machine->actors[last].tick)
+            last = rank;
+    return last;
+}
+
+/* Nobody can go on: that must be the end, or the sentence says what is waited for. */
 static plait_status check_ended(struct machine *machine)
 {
-    for (int rank = 0; rank < machine->plan->ranks; rank++) {
-        struct doing doing;
-        if (machine->actors[rank].tick == tick_count(machine))
-            continue;
-        if (find_step(machine, rank, &doing))
-            return wrong(&doing, "never ends: rank %d does not come to that signal", missing_signal(&doing));
-        const struct transfer_open *open = unfinished(&machine->actors[rank]);
-        doing = (struct doing){ machine, rank, open->index, open->chunk, open->step };
-        return wrong(&doing, "never ends: rank %d does not come to the other side", open->step->peer);
-    }
-    return PLAIT_OK;
+    int rank = last_rank(machine);
+    struct doing doing;
+    if (machine->actors[rank].tick == tick_count(machine))
+        return PLAIT_OK;
+    if (find_step(machine, rank, &doing))
+        return wrong(&doing, "never ends: rank %d does not come to that signal", missing_signal(&doing));
+    const struct transfer_open *open = unfinished(&machine->actors[rank]);
+    doing = (struct doing){ machine, rank, open->index, open->chunk, open->step };
+    return wrong(&doing, "never ends: rank %d does not come to the other side", open->step->peer);
 }
 
 plait_status machine_run(struct machine *machine)
