@@ -154,7 +154,7 @@ static plait_status split(struct comm *parent, int colour, int key, const plait_
     int ranks = parent->group.ranks;
     struct offer mine = make_offer(parent, colour, key);
     struct offer *offers = malloc((size_t)ranks * sizeof *offers);
-    int *picked = malloc((size_t)ranks * sizeof *picked);
+    int *picked = calloc((size_t)ranks, sizeof *picked);
     plait_status status = PLAIT_OK;
     if (offers == NULL || picked == NULL) {
         status = failure(PLAIT_OUT_OF_MEMORY, "no memory for a split of %d ranks", ranks);
@@ -261,7 +261,7 @@ plait_status plait_comm_group(plait_comm *handle, const int *ranks, int count, i
         return failure(PLAIT_INVALID_ARGUMENT, "%s: comm is NULL", __func__);
     if (tag < 0)
         return failure(PLAIT_INVALID_ARGUMENT, "%s: tag is %d; tags are 0 .. 2147483647", __func__, tag);
-    int place;
+    int place = -1;
     plait_comm_options known;
     plait_status status = check_ranks(parent, ranks, count, &place, __func__);
     if (status == PLAIT_OK)

@@ -36,6 +36,7 @@ struct group {
     struct store_choice stores;
     struct cost_facts facts;
     const char *forced_plan;
+    int looks; /* at a peer's word in a row before the executor gives up for now */
     size_t stream_above; /* outputs of more bytes are written past the caches */
     _Atomic(const char *) last_plan;
 

@@ -191,7 +191,13 @@ static bool has_signalled(struct execution *x, int rank, uint64_t value)
 {
     if (rank == x->group->rank)
         return true;
-    return atomic_load_explicit(&notice_of(x, rank)->signals, memory_order_acquire) >= value;
+    const struct notice *notice = notice_of(x, rank);
+    int looks = x->group->looks;
+    do {
+        if (atomic_load_explicit(&notice->signals, memory_order_acquire) >= value)
+            return true;
+    } while (--looks > 0);
+    return false;
 }
 
 static bool all_have_signalled(struct execution *x, uint64_t value)
