@@ -14,7 +14,7 @@ enum {
     SHORT = 256   /* bytes; up to here memcpy is as good as anything */
 };
 
-/* Both loops take whole blocks of four vectors to an aligned `to` and return how many bytes they moved. */
+/* Takes whole blocks of four vectors to an aligned `to`; returns how many bytes it moved. */
 #define COPY_LOOP(name, isa, vec, load, store)                                                               \
     __attribute__((target(isa))) static size_t name(char *to, const char *from, size_t size)                 \
     {                                                                                                        \
@@ -41,48 +41,39 @@ COPY_LOOP(stream_256, "avx2", __m256i, _mm256_loadu_si256, _mm256_stream_si256)
 COPY_LOOP(cached_128, "sse2", __m128i, _mm_loadu_si128, _mm_store_si128)
 COPY_LOOP(stream_128, "sse2", __m128i, _mm_loadu_si128, _mm_stream_si128)
 
-/* Bytes before the first whole line of `to`. */
-static size_t head_of(const void *to)
+typedef size_t (*copy_loop)(char *to, const char *from, size_t size);
+
+static copy_loop pick(copy_loop by_512, copy_loop by_256, copy_loop by_128)
 {
-    return -(uintptr_t)to % 64;
+    if (__builtin_cpu_supports("avx512f"))
+        return by_512;
+    return __builtin_cpu_supports("avx2") ? by_256 : by_128;
+}
+
+/* The loop takes what lies in whole lines of `to`, memcpy the ends. */
+static void copy_long(copy_loop loop, char *to, const char *from, size_t size)
+{
+    size_t at = -(uintptr_t)to % 64;
+    memcpy(to, from, at);
+    at += loop(to + at, from + at, size - at);
+    memcpy(to + at, from + at, size - at);
 }
 
 void copy_cached(void *to, const void *from, size_t size)
 {
-    if (size <= SHORT) {
+    if (size > SHORT)
+        copy_long(pick(cached_512, cached_256, cached_128), to, from, size);
+    else if (size > 0) /* else the pointers may be NULL */
         memcpy(to, from, size);
-        return;
-    }
-    char *target = to;
-    const char *source = from;
-    size_t at = head_of(to);
-    memcpy(target, source, at);
-    if (__builtin_cpu_supports("avx512f"))
-        at += cached_512(target + at, source + at, size - at);
-    else if (__builtin_cpu_supports("avx2"))
-        at += cached_256(target + at, source + at, size - at);
-    else
-        at += cached_128(target + at, source + at, size - at);
-    memcpy(target + at, source + at, size - at);
 }
 
 void copy_streamed(void *to, const void *from, size_t size)
 {
     if (size <= SHORT) {
-        memcpy(to, from, size);
+        copy_cached(to, from, size);
         return;
     }
-    char *target = to;
-    const char *source = from;
-    size_t at = head_of(to);
-    memcpy(target, source, at);
-    if (__builtin_cpu_supports("avx512f"))
-        at += stream_512(target + at, source + at, size - at);
-    else if (__builtin_cpu_supports("avx2"))
-        at += stream_256(target + at, source + at, size - at);
-    else
-        at += stream_128(target + at, source + at, size - at);
-    memcpy(target + at, source + at, size - at);
+    copy_long(pick(stream_512, stream_256, stream_128), to, from, size);
     _mm_sfence();
 }
 
@@ -90,12 +81,13 @@ void copy_streamed(void *to, const void *from, size_t size)
 
 void copy_cached(void *to, const void *from, size_t size)
 {
-    memcpy(to, from, size);
+    if (size > 0)
+        memcpy(to, from, size);
 }
 
 void copy_streamed(void *to, const void *from, size_t size)
 {
-    memcpy(to, from, size);
+    copy_cached(to, from, size);
 }
 
 #endif

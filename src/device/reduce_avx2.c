@@ -278,13 +278,13 @@ static inline void store_block_bf16(char *to, vec a, vec b, vec c, vec d, bool s
     }
 #define WIDENING_FORMAT(type)                                                                                \
     {                                                                                                        \
-        .from_size = 2, .to_size = 4, .lanes = 8, .few = 8, .load = load_##type, .seal = seal_nothing,       \
-        .store = store, .store_block = store_block                                                           \
+        .from_size = 2, .to_size = 4, .lanes = 8, .load = load_##type, .seal = seal_nothing, .store = store, \
+        .store_block = store_block                                                                           \
     }
 #define NARROWING_FORMAT(type)                                                                               \
     {                                                                                                        \
-        .from_size = 4, .to_size = 2, .lanes = 8, .few = 8, .load = load, .divide = divide_f32,              \
-        .seal = seal_##type, .store = store_##type, .store_block = store_block_##type                        \
+        .from_size = 4, .to_size = 2, .lanes = 8, .load = load, .divide = divide_f32, .seal = seal_##type,   \
+        .store = store_##type, .store_block = store_block_##type                                             \
     }
 
 static const struct format half_f16 = HALF_FORMAT(f16);

@@ -307,19 +307,18 @@ static inline void store_block_bf16(char *to, vec a, vec b, vec c, vec d, bool s
 
 #define HALF_FORMAT(type)                                                                                    \
     {                                                                                                        \
-        .from_size = 2, .to_size = 2, .lanes = 16, .few = 4, .load = load_##type,                            \
+        .from_size = 2, .to_size = 2, .lanes = 16, .few = 1, .load = load_##type,                            \
         .load_part = load_part_##type, .divide = divide_f32, .seal = seal_##type, .store = store_##type,     \
         .store_part = store_part_##type, .store_block = store_block_##type                                   \
     }
 #define WIDENING_FORMAT(type)                                                                                \
     {                                                                                                        \
-        .from_size = 2, .to_size = 4, .lanes = 16, .few = 4, .load = load_##type,                            \
-        .load_part = load_part_##type, .seal = seal_nothing, .store = store, .store_part = store_part_32,    \
-        .store_block = store_block                                                                           \
+        .from_size = 2, .to_size = 4, .lanes = 16, .load = load_##type, .load_part = load_part_##type,       \
+        .seal = seal_nothing, .store = store, .store_part = store_part_32, .store_block = store_block        \
     }
 #define NARROWING_FORMAT(type)                                                                               \
     {                                                                                                        \
-        .from_size = 4, .to_size = 2, .lanes = 16, .few = 4, .load = load, .load_part = load_part_32,        \
+        .from_size = 4, .to_size = 2, .lanes = 16, .load = load, .load_part = load_part_32,                  \
         .divide = divide_f32, .seal = seal_##type, .store = store_##type, .store_part = store_part_##type,   \
         .store_block = store_block_##type                                                                    \
     }

@@ -220,13 +220,13 @@ static inline void store_block_16(char *to, vec a, vec b, vec c, vec d, bool str
     }
 #define WIDENING_FORMAT(type)                                                                                \
     {                                                                                                        \
-        .from_size = 2, .to_size = 4, .lanes = 4, .few = 4, .load = load_##type, .seal = seal_nothing,       \
-        .store = store, .store_block = store_block                                                           \
+        .from_size = 2, .to_size = 4, .lanes = 4, .load = load_##type, .seal = seal_nothing, .store = store, \
+        .store_block = store_block                                                                           \
     }
 #define NARROWING_FORMAT(type)                                                                               \
     {                                                                                                        \
-        .from_size = 4, .to_size = 2, .lanes = 4, .few = 4, .load = load, .divide = divide_f32,              \
-        .seal = seal_##type, .store = store_16, .store_block = store_block_16                                \
+        .from_size = 4, .to_size = 2, .lanes = 4, .load = load, .divide = divide_f32, .seal = seal_##type,   \
+        .store = store_16, .store_block = store_block_16                                                     \
     }
 
 static const struct format half_f16 = HALF_FORMAT(f16);
