@@ -19,6 +19,8 @@ enum { GRACE_MS = 2000, EXIT_NO_EXEC = 127 };
 
 struct launch {
     pid_t *pids; /* 0 once reaped */
+    bool *ended; /* in the present reap() */
+    int *statuses;
     int ranks, running;
     int signal;           /* the first one handed on; 0: none */
     bool failed;          /* a rank ended badly, or could not be started */
@@ -154,13 +156,18 @@ static void note_end(struct launch *launch, int rank, int status)
     press_later(launch, SIGTERM);
 }
 
+/* Of those that ended since the last look, the killed come first: the others may have failed for that. */
 static void reap(struct launch *launch)
 {
     for (int rank = 0; rank < launch->ranks; rank++) {
-        int status;
-        if (launch->pids[rank] > 0 && waitpid(launch->pids[rank], &status, WNOHANG) == launch->pids[rank])
-            note_end(launch, rank, status);
+        launch->ended[rank] = launch->pids[rank] > 0 && waitpid(launch->pids[rank], &launch->statuses[rank],
+                                                                WNOHANG) == launch->pids[rank];
+        if (launch->ended[rank] && WIFSIGNALED(launch->statuses[rank]))
+            note_end(launch, rank, launch->statuses[rank]);
     }
+    for (int rank = 0; rank < launch->ranks; rank++)
+        if (launch->ended[rank] && !WIFSIGNALED(launch->statuses[rank]))
+            note_end(launch, rank, launch->statuses[rank]);
 }
 
 static void press(struct launch *launch)
@@ -203,7 +210,9 @@ int launch_ranks(int ranks, int argc, char **argv)
     int status = EXIT_FAILURE;
     char **arguments = calloc((size_t)argc + 2, sizeof *arguments);
     launch.pids = calloc((size_t)ranks, sizeof *launch.pids);
-    if (!arguments || !launch.pids) {
+    launch.ended = calloc((size_t)ranks, sizeof *launch.ended);
+    launch.statuses = calloc((size_t)ranks, sizeof *launch.statuses);
+    if (!arguments || !launch.pids || !launch.ended || !launch.statuses) {
         fprintf(stderr, "plait-perf: out of memory\n");
         goto cleanup;
     }
@@ -225,6 +234,8 @@ int launch_ranks(int ranks, int argc, char **argv)
 
 cleanup:
     free(launch.pids);
+    free(launch.ended);
+    free(launch.statuses);
     free(arguments);
     return status;
 }

@@ -19,6 +19,7 @@ enum { /* options without a letter */
        OPTION_THREADS,
        OPTION_SEED,
        OPTION_LAUNCHED,
+       OPTION_BIND,
 };
 
 enum { GROUP_WHAT = 1, GROUP_SIZES, GROUP_HOW, GROUP_RANKS, GROUP_OUTPUT };
@@ -55,6 +56,8 @@ static const struct argp_option table[] = {
       "Ranks (default: those of torchrun or of RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT):", GROUP_RANKS },
     { "ranks", OPTION_RANKS, "N", 0, "start N processes on this host", GROUP_RANKS },
     { "threads", OPTION_THREADS, "N", 0, "N threads of this process", GROUP_RANKS },
+    { "bind", OPTION_BIND, "core|none", 0,
+      "keep each rank on a core of its own, if there are as many (default core)", GROUP_RANKS },
     { "launched", OPTION_LAUNCHED, NULL, OPTION_HIDDEN, NULL, GROUP_RANKS },
 
     { NULL, 0, NULL, 0, "Output:", GROUP_OUTPUT },
@@ -282,6 +285,11 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
         return 0;
     case OPTION_RANKS: options->ranks = parse_int(state, "--ranks", value, 1, RANKS_MAX); return 0;
     case OPTION_THREADS: options->threads = parse_int(state, "--threads", value, 1, RANKS_MAX); return 0;
+    case OPTION_BIND:
+        options->bind = strcmp(value, "none") != 0;
+        if (options->bind && strcmp(value, "core") != 0)
+            bad_value(state, "--bind", value, "core, none");
+        return 0;
     case OPTION_LAUNCHED: options->launched = true; return 0;
     case ARGP_KEY_END: finish(options, state); return 0;
     default: return ARGP_ERR_UNKNOWN;
@@ -299,8 +307,9 @@ void options_parse(struct options *options, int argc, char **argv)
     static char doc[sizeof before_options + sizeof after_options];
     snprintf(doc, sizeof doc, "%s\v%s", before_options, after_options);
     const struct argp argp = { table, parse_option, "[COLLECTIVE...]", doc, NULL, NULL, NULL };
-    *options =
-        (struct options){ .least_bytes = 8, .most_bytes = (size_t)64 << 20, .warmups = 5, .checks = 1 };
+    *options = (struct options){
+        .least_bytes = 8, .most_bytes = (size_t)64 << 20, .warmups = 5, .checks = 1, .bind = true
+    };
     argp_program_version_hook = print_version;
     argp_err_exit_status = EXIT_USAGE;
     argp_parse(&argp, argc, argv, 0, NULL, options);

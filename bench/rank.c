@@ -9,6 +9,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "bind.h"
 #include "data.h"
 #include "report.h"
 
@@ -19,6 +20,7 @@ struct rank {
     plait_world *world;
     plait_comm *comm;
     int rank, ranks;
+    int cpu;              /* bound to it, or NOT_BOUND */
     struct report report; /* rank 0's */
     bool reporting;
 
@@ -71,6 +73,10 @@ static plait_status join(struct rank *rank, plait_thread_group *group, int numbe
     if (rank->options->root >= rank->ranks)
         return trouble(rank, PLAIT_INVALID_ARGUMENT, "-r %d: good values are 0 to %d, all, rotate",
                        rank->options->root, rank->ranks - 1);
+    /* Not before the world is there: Plait looks at how many cores the ranks have between them. */
+    rank->cpu = rank->options->bind
+                    ? bind_to_core(plait_world_local_rank(rank->world), plait_world_local_size(rank->world))
+                    : NOT_BOUND;
     return PLAIT_OK;
 }
 
@@ -129,7 +135,9 @@ static plait_status agree_on_seed(struct rank *rank)
 
 static plait_status introduce(struct rank *rank, struct introduction *introductions)
 {
-    struct introduction own = { .pid = getpid(), .local_rank = plait_world_local_rank(rank->world) };
+    struct introduction own = { .pid = getpid(),
+                                .local_rank = plait_world_local_rank(rank->world),
+                                .cpu = rank->cpu };
     if (gethostname(own.host, sizeof own.host - 1) != 0)
         strcpy(own.host, "?");
     return plait_allgather(rank->comm, &own, introductions, sizeof own, PLAIT_U8, NULL);

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bind.h"
+
 static const char *type_of(const struct row *row)
 {
     return row->type ? plait_type_name(row->type) : "none";
@@ -35,9 +37,14 @@ bool report_open(struct report *report, const struct options *options, int ranks
 static void print_ranks(FILE *table, int ranks, const struct introduction *introductions)
 {
     fprintf(table, "# Ranks\n");
-    for (int rank = 0; rank < ranks; rank++)
-        fprintf(table, "#  Rank %3d  Pid %7" PRId64 "  on %s, local rank %d\n", rank, introductions[rank].pid,
-                introductions[rank].host, introductions[rank].local_rank);
+    for (int rank = 0; rank < ranks; rank++) {
+        const struct introduction *own = &introductions[rank];
+        fprintf(table, "#  Rank %3d  Pid %7" PRId64 "  on %s, local rank %d", rank, own->pid, own->host,
+                own->local_rank);
+        if (own->cpu != NOT_BOUND)
+            fprintf(table, ", bound to CPU %d", own->cpu);
+        fprintf(table, "\n");
+    }
     fprintf(table, "#\n");
 }
 

@@ -32,8 +32,8 @@ struct measurement {
 /* A rank, as it introduces itself. */
 struct introduction {
     int64_t pid;
-    int32_t local_rank;
-    char host[68];
+    int32_t local_rank, cpu; /* NOT_BOUND: to none */
+    char host[64];
 };
 
 /* Rank 0's. */
