@@ -127,6 +127,8 @@ bool notice_meet(struct execution *x)
     int ranks = x->group->ranks;
     for (; x->seen < ranks; x->seen++) {
         const struct notice *notice = notice_of(x, x->seen);
+        if (x->seen == x->group->rank)
+            continue;
         if (!is_up(notice, x->number, x->group->looks))
             return false;
         x->differs |= notice->print ^ x->print;
@@ -140,17 +142,32 @@ bool notice_meet(struct execution *x)
     return true;
 }
 
+/* What `rank` contributes. This rank's own is read from the call: its notice's
+ * line is on its way to the peers, and reading it back would wait for it. */
+static const unsigned char *contribution_of(const struct execution *x, int rank)
+{
+    return rank == x->group->rank ? x->call.input : notice_of(x, rank)->data;
+}
+
 static void fold(struct execution *x, size_t offset)
 {
     struct group *group = x->group;
     for (int rank = 0; rank < group->ranks; rank++)
-        group->sources[rank] = notice_of(x, rank)->data + offset;
+        group->sources[rank] = contribution_of(x, rank) + offset;
     struct reduction reduction = { .result = x->call.output,
                                    .sources = group->sources,
                                    .source_count = group->ranks,
                                    .count = x->call.count,
                                    .divide = x->call.op == PLAIT_AVERAGE ? (unsigned)group->ranks : 0 };
     reduce_find(x->call.type, x->call.op)(&reduction);
+}
+
+/* `size` bytes from place `offset` of what `rank` contributes. */
+static void take(struct execution *x, void *to, int rank, size_t offset, size_t size)
+{
+    const unsigned char *from = contribution_of(x, rank) + offset;
+    if (from != to)
+        memcpy(to, from, size);
 }
 
 void notice_finish(struct execution *x)
@@ -174,11 +191,10 @@ void notice_finish(struct execution *x)
         fold(x, mine);
         break;
     case COLLECTIVE_BROADCAST:
-        if (!root)
-            memcpy(output, notice_of(x, x->call.root)->data, size);
+        take(x, output, x->call.root, 0, size);
         break;
     case COLLECTIVE_SCATTER:
-        memmove(output, notice_of(x, x->call.root)->data + mine, size);
+        take(x, output, x->call.root, mine, size);
         break;
     case COLLECTIVE_GATHER:
         if (!root)
@@ -186,11 +202,11 @@ void notice_finish(struct execution *x)
         /* fall through */
     case COLLECTIVE_ALLGATHER:
         for (int rank = 0; rank < group->ranks; rank++)
-            memcpy(output + (size_t)rank * size, notice_of(x, rank)->data, size);
+            take(x, output + (size_t)rank * size, rank, 0, size);
         break;
     case COLLECTIVE_ALLTOALL:
         for (int rank = 0; rank < group->ranks; rank++)
-            memcpy(output + (size_t)rank * size, notice_of(x, rank)->data + mine, size);
+            take(x, output + (size_t)rank * size, rank, mine, size);
         break;
     case COLLECTIVE_BARRIER:
     case COLLECTIVES:
