@@ -11,7 +11,7 @@
 
 static const struct place nowhere = { .buffer = BUFFER_NONE };
 
-/* The rank `distance` after `rank`; each rank starts with another peer, so that they don't all read from one. */
+/* The rank `distance` after `rank`. Each rank starts with another peer, so that they don't crowd at one. */
 static int after(const struct plan *plan, int rank, int distance)
 {
     return (rank + distance) % plan->ranks;

@@ -14,14 +14,15 @@
  *  - transfers (send, recv, recv-reduce) are started, and the tick ends when
  *    all of its transfers are done. So what a stage receives, a later stage uses; and
  *    what a stage sends must not be changed by that stage.
- * Within one stage of one chunk there is at most one message for each ordered pair of ranks.
- *  A message holds elements of its places' buffers, so WORK (accumulators) goes to WORK and the rest
- *  to the rest; messages do not come from or go to windows, which are written by local steps alone.
- *  BUFFER_NONE at both ends is an empty message, which only orders the two ranks.
- * All places of a step, and both ends of a message, name the same part.
  *
- * In a plan with windows each rank's last step is the signal of the last stage, and every stage
- * in which some rank touches a window ends in a signal on every rank.
+ * Messages. Within one stage of one chunk there is at most one for each ordered pair of ranks. WORK
+ * (accumulators) goes to WORK, the other buffers to each other; windows take no part. BUFFER_NONE
+ * at both ends is an empty message, which only orders the two ranks. All places of a step, and
+ * both ends of a message, name the same part.
+ *
+ * Windows. Each rank's last step is the signal of the last stage, and every stage in which some
+ * rank touches a window ends in a signal on every rank. Where a rank writes to its window, a PUT
+ * comes first: it is what waits for the slot to be free.
  *
  * The executor adds what no planner needs to think of: nothing writes an OUTPUT before every
  * rank's call is known to be the same; a window slot is written again only after
