@@ -83,7 +83,8 @@ static plait_status fill(struct comm *comm, const struct comm_plan *plan)
     group->context = (uint64_t)plan->channel << 48 | (plan->first_number & ((UINT64_C(1) << 48) - 1));
     group->number = plan->first_number - 1;
     group->facts = facts_for(world, plan->ranks, group->board != NULL);
-    group->stores = stores_start(world->settings.stores, world->line_ns);
+    group->stores = world->settings.stores;
+    group->streamed = stores_streamed(group->stores, world->line_ns);
     group->forced_plan = world->settings.plan;
     group->stream_above = world->machine.l3_bytes > 0 ? world->machine.l3_bytes / 3 : (size_t)8 << 20;
     group->looks = world->engine.crowded ? 1 : 64;

@@ -11,6 +11,9 @@
 #include "world.h"
 
 enum { BATCHES = 8, ROUNDS = 40 };
+/* Two ranks that take turns on one core answer each other this slowly: that
+ * is the scheduler's time, not a line's. */
+static const double SHARED_CORE_NS = 1500;
 static const int64_t LIMIT_NS = 20000000; /* a peer that is not there in time ends the probe */
 
 /* Waits for the peer's word to reach `value`. */
@@ -62,7 +65,7 @@ static double measure(const struct comm *comm)
         if (time < best)
             best = time;
     }
-    return isfinite(best) ? best : 0;
+    return best < SHARED_CORE_NS ? best : 0;
 }
 
 static plait_status run_call(struct comm *comm, const struct call *call)

@@ -6,6 +6,7 @@
 #include "base/span.h"
 #include "base/status.h"
 #include "collectives/notice.h"
+#include "collectives/recheck.h"
 #include "collectives/steps.h"
 #include "device/reduce.h"
 
@@ -141,7 +142,7 @@ plait_status execution_begin(struct execution *x, struct group *group, const str
     x->element_size = plait_type_size(call->type);
     x->tick = 0;
     x->stage = x->index = x->waiting = x->open = 0;
-    x->moved = false;
+    x->asked = x->moved = false;
     if (group->board == NULL || !notice_carries(group, call)) {
         plait_status status = prepare_steps(x);
         if (status != PLAIT_OK)
@@ -215,7 +216,11 @@ static void run_steps(struct execution *x)
         x->stage = x->index = 0;
     }
     /* A rank that waited for nobody still learns whether all made its call. */
-    if (x->met || notice_meet(x))
+    if (!x->met && !notice_meet(x))
+        return;
+    if (x->program->plan.window_blocks > 0 && recheck_due(x))
+        x->phase = PHASE_CHECK;
+    else
         finish(x);
 }
 
@@ -237,6 +242,8 @@ plait_status execution_advance(struct execution *x)
     }
     if (x->phase == PHASE_STEPS)
         run_steps(x);
+    if (x->phase == PHASE_CHECK && recheck_advance(x))
+        finish(x);
     return x->status;
 }
 

@@ -9,6 +9,7 @@
 enum execution_phase {
     PHASE_MEET,  /* this rank's call is up, or about to be; not all ranks' calls are seen */
     PHASE_STEPS, /* the plan's steps run */
+    PHASE_CHECK, /* all is done but for a look at the line's cost */
     PHASE_DONE   /* status says how it ended */
 };
 
@@ -36,6 +37,9 @@ struct execution {
     size_t tick;
     int stage, index, waiting;
     int open; /* transfers of this tick */
+    int round; /* of the recheck, and what it knows */
+    bool asked;
+    int64_t asked_ns, best_ns;
     bool moved; /* something happened since the caller last cleared it */
 };
 

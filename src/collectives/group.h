@@ -33,7 +33,9 @@ struct group {
     uint64_t number;  /* of the latest operation started */
     struct board *board; /* NULL where a peer's memory can't be read */
     struct staging staging;
-    struct store_choice stores;
+    enum stores stores; /* as set */
+    bool streamed;      /* staging is written past the caches now */
+    size_t bytes_since_check; /* of the line's cost */
     struct cost_facts facts;
     const char *forced_plan;
     int looks; /* at a peer's word in a row before the executor gives up for now */

@@ -88,8 +88,11 @@ static void put_step(struct execution *x, const struct step *step, size_t chunk)
 {
     struct range from = find_range(x, step->from, x->group->rank, chunk);
     struct range to = find_range(x, step->to, x->group->rank, chunk);
-    if (to.count > 0)
-        stores_put(&x->group->stores, to.bytes, from.bytes, to.count * x->element_size);
+    size_t size = to.count * x->element_size;
+    if (x->group->streamed && size >= STREAM_FROM_BYTES)
+        copy_streamed(to.bytes, from.bytes, size);
+    else
+        copy_cached(to.bytes, from.bytes, size);
 }
 
 static void reduce_step(struct execution *x, const struct step *step, size_t chunk)
@@ -107,7 +110,7 @@ static void reduce_step(struct execution *x, const struct step *step, size_t chu
                                    .source_count = group->ranks,
                                    .count = to.count,
                                    .divide = x->call.op == PLAIT_AVERAGE ? (unsigned)group->ranks : 0,
-                                   .stream_copy = group->stores.streamed
+                                   .stream_copy = group->streamed
                                                   && to.count * x->element_size >= STREAM_FROM_BYTES };
     reduce_find(x->call.type, x->call.op)(&reduction);
 }

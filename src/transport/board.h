@@ -46,6 +46,7 @@ struct seat {
     uint64_t end_number;
     char end_reason[80];
     _Alignas(128) _Atomic uint64_t probe; /* passed to and fro to measure a line's way */
+    _Atomic uint32_t line_ns;             /* what it took, by rank 0's latest measurement */
 };
 
 /* Where a rank sleeps; in its segment's header. */
