@@ -223,7 +223,7 @@ void WorkPlait::see_through()
 void WorkPlait::part_ended(const Part &part, plait_status status)
 {
     if (status != PLAIT_OK) {
-        plait_work_test(part.handle); /* makes the work's sentence this thread's */
+        plait_work_status(part.handle); /* makes the work's sentence this thread's */
         fail(status, failure_message(status, part.handle, title_, place_));
         return;
     }
