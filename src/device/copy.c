@@ -10,18 +10,20 @@
 #include <immintrin.h>
 
 enum {
-    AHEAD = 1024, /* bytes; far enough for a line that lies in another core's cache */
-    SHORT = 256   /* bytes; up to here memcpy is as good as anything */
+    /* Bytes to prefetch ahead: across the page ends at which the processor's own prefetching stops. */
+    AHEAD = 4096,
+    SHORT = 256 /* bytes; up to here memcpy is as good as anything */
 };
 
-/* Takes whole blocks of four vectors to an aligned `to`; returns how many bytes it moved. */
+/* Takes whole blocks of four vectors to an aligned `to`; returns how many bytes it moved. Prefetches within
+ * `from` only: behind its end may lie what another core is writing. */
 #define COPY_LOOP(name, isa, vec, load, store)                                                               \
     __attribute__((target(isa))) static size_t name(char *to, const char *from, size_t size)                 \
     {                                                                                                        \
         const size_t block = 4 * sizeof(vec);                                                                \
         size_t at = 0;                                                                                       \
         for (; size - at >= block; at += block) {                                                            \
-            for (size_t i = 0; i < block; i += 64)                                                           \
+            for (size_t i = 0; i < block && size - at >= block + AHEAD; i += 64)                             \
                 __builtin_prefetch(from + at + AHEAD + i, 0, 3);                                             \
             const vec *source = (const vec *)(const void *)(from + at);                                      \
             vec *target = (vec *)(void *)(to + at);                                                          \

@@ -28,11 +28,11 @@ struct format {
 typedef vec (*fold_fn)(vec a, vec b);
 
 enum {
-    LINE = 64,    /* bytes of a cache line */
-    AHEAD = 1024, /* bytes; far enough for a line that lies in another core's cache */
-    UNROLL = 4,   /* vectors in flight */
-    /* Sources smaller than this in bytes are not prefetched: most of it would lie behind their end. */
-    PREFETCHED = 4096,
+    LINE = 64, /* bytes of a cache line */
+    /* Bytes to prefetch ahead. Measured between two cores: 4 KiB beats 1 KiB by a quarter, since it also
+     * crosses the page ends at which the processor's own prefetching stops. */
+    AHEAD = 4096,
+    UNROLL = 4, /* vectors in flight */
     /* Copies smaller than this in bytes are not streamed: the fence costs more than it saves. */
     STREAMED = 256
 };
@@ -54,16 +54,19 @@ static ALWAYS_INLINE size_t reduce_blocks(const struct reduction *r, const struc
     const void *const *sources = source_count <= 2 ? two : r->sources;
     char *result = r->result, *copy = r->copy;
     const unsigned divide = r->divide;
-    const bool ahead = r->count * f->from_size >= PREFETCHED;
+    const size_t reach = block + AHEAD / f->from_size;
 
     for (; r->count - first >= block; first += block) {
+        /* Prefetch within the source only: behind its end may lie what another core is writing. What is
+         * reduced in place was written here before and is near. */
+        const bool ahead = r->count - first >= reach;
         const char *from = (const char *)sources[0] + first * f->from_size;
-        if (ahead)
+        if (ahead && sources[0] != result)
             prefetch(from, UNROLL * in);
         vec a = f->load(from), b = f->load(from + in), c = f->load(from + 2 * in), d = f->load(from + 3 * in);
         for (int s = 1; s < source_count; s++) {
             from = (const char *)sources[s] + first * f->from_size;
-            if (ahead)
+            if (ahead && sources[s] != result)
                 prefetch(from, UNROLL * in);
             a = fold(a, f->load(from));
             b = fold(b, f->load(from + in));
