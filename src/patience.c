@@ -10,7 +10,7 @@
  * balanced peer is late by. A yield lets whoever shares the core run, at
  * 0.3 us when nobody does. Napping starts after a time in which a
  * wake-up, 15 to 70 us in a virtual machine, is lost in the noise. */
-enum { SPIN_TURNS = 1500, CROWDED_SPIN_TURNS = 20 };
+enum { SPIN_TURNS = 1500, CROWDED_SPIN_TURNS = 6 };
 static const int64_t YIELD_NS = 1000000;
 
 static void nap(struct bell *bell, bool (*look)(void *), void *context)
