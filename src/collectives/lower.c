@@ -33,9 +33,9 @@ static struct plan choose(const struct group *group, const struct call *call, si
 static void write_out(struct program *program, int rank, int count)
 {
     int stage = 0;
+    plan_lay(&program->plan, rank, program->steps, count);
     program->stage_first[0] = 0;
     for (int i = 0; i < count; i++) {
-        program->steps[i] = plan_step(&program->plan, rank, i);
         while (stage < program->steps[i].stage)
             program->stage_first[++stage] = i;
         enum step_kind kind = program->steps[i].kind;
