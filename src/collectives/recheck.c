@@ -6,7 +6,7 @@
 enum { BYTES_BETWEEN = 64 << 20, OPERATION_BYTES = 64 << 10, ROUNDS = 8, LOOKS = 256 };
 
 /* Slower answers tell of the scheduler, not of the line. */
-static const int64_t PLAUSIBLE_NS = 1500;
+static const int64_t PLAUSIBLE_NS = 600;
 
 bool recheck_due(struct execution *x)
 {
