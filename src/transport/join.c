@@ -231,6 +231,15 @@ int join_hear(int socket, union join_packet *packet, size_t *size, int *fds, int
     return error;
 }
 
+plait_status join_out_of_fds(const struct join *join, const char *what)
+{
+    return failure(PLAIT_OUT_OF_RESOURCES,
+                   "rank %d has no file descriptors left for %s; to meet %d ranks of one host takes up to %d, and %d "
+                   "afterwards: raise the limit (ulimit -n, now %ld)",
+                   join->peers[join->own]->rank, what, join->count, 3 * join->count + 2, join->count,
+                   sysconf(_SC_OPEN_MAX));
+}
+
 void join_wait(int socket, int64_t deadline)
 {
     int64_t left = deadline_left_ms(deadline);

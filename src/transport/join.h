@@ -121,6 +121,9 @@ int join_tell(int socket, const void *packet, size_t size, const int *fds, int f
  * this process has no file descriptors left for those that came, EPROTO if there came more than `fd_most`. */
 int join_hear(int socket, union join_packet *packet, size_t *size, int *fds, int fd_most, int *fd_count);
 
+/* PLAIT_OUT_OF_RESOURCES: this process has no file descriptors left for `what`. */
+plait_status join_out_of_fds(const struct join *join, const char *what);
+
 /* Waits until something is to be read, for a quarter of a second at most and not beyond the deadline. */
 void join_wait(int socket, int64_t deadline);
 

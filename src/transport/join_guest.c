@@ -36,6 +36,8 @@ static plait_status call_hub(struct visit *visit)
         int error = join_dial(visit->join->hub_name, &visit->hub);
         if (error == 0)
             return PLAIT_OK;
+        if (error == EMFILE || error == ENFILE)
+            return join_out_of_fds(visit->join, "its call");
         if (error == ECONNREFUSED || error == ENOENT)
             return failure(PLAIT_START_FAILED,
                            "rank %d (pid %lld), where the ranks of this host meet, does not listen: its process has "
@@ -66,10 +68,7 @@ static plait_status hear_hub(struct visit *visit, enum join_kind kind, union joi
         join_wait(visit->hub, visit->deadline);
     }
     if (error == EMFILE)
-        return failure(PLAIT_OUT_OF_RESOURCES,
-                       "no file descriptors left for the segments of %d ranks of this host: raise the limit "
-                       "(ulimit -n, now %ld)",
-                       visit->join->count, sysconf(_SC_OPEN_MAX));
+        return join_out_of_fds(visit->join, "its peers' segments");
     if (error == EPIPE || error == ECONNRESET)
         return failure(PLAIT_START_FAILED, "rank %d (pid %lld) hung up while the ranks of this host met",
                        hub_rank(visit), hub_pid(visit));

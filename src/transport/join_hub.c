@@ -40,7 +40,8 @@ struct hub {
     int guest_count;
     struct member *members;
     int missing;
-    struct pollfd *entries; /* listener, guests, members */
+    struct pollfd *entries; /* listener, guests, members that have come */
+    int *entry_members;     /* the place of the member that an entry is for */
 };
 
 /* ------------------------------------------------------------------ guests */
@@ -99,10 +100,7 @@ static plait_status answer_calls(struct hub *hub)
             return PLAIT_OK;
         }
         if (short_of_fds)
-            return failure(PLAIT_OUT_OF_RESOURCES,
-                           "no file descriptors left to meet the %d ranks of this host: rank %d needs three for each "
-                           "while they meet; raise the limit (ulimit -n, now %ld)",
-                           hub->join->count, hub->join->peers[0]->rank, sysconf(_SC_OPEN_MAX));
+            return join_out_of_fds(hub->join, "a peer's call");
         return failure_errno(status_of_errno(error), error, "can't take the calls of this host's ranks");
     }
 }
@@ -177,10 +175,7 @@ static plait_status hear_guest(struct hub *hub, int at)
     if (error == EAGAIN)
         return PLAIT_OK;
     if (error == EMFILE)
-        return failure(PLAIT_OUT_OF_RESOURCES,
-                       "no file descriptors left for the segments of the %d ranks of this host: rank %d needs three "
-                       "for each while they meet; raise the limit (ulimit -n, now %ld)",
-                       hub->join->count, hub->join->peers[0]->rank, sysconf(_SC_OPEN_MAX));
+        return join_out_of_fds(hub->join, "a peer's segment");
     const char *why = NULL;
     plait_status status = PLAIT_OK;
     if (error != 0)
@@ -232,27 +227,37 @@ static plait_status lost_member(const struct hub *hub, int index)
                    hub->join->peers[index]->rank, (long long)hub->join->peers[index]->pid);
 }
 
-/* Sleeps until somebody stirs. Members that have come have nothing to say: they may only hang up. */
-static void wait_for_all(struct hub *hub)
+/* Sleeps until somebody stirs. *count: entries. Only open ones, for poll() takes no more entries than there may be
+ * file descriptors. */
+static plait_status wait_for_all(struct hub *hub, int *count)
 {
     const struct join *join = hub->join;
     int64_t left = deadline_left_ms(join->deadline);
-    hub->entries[0] = (struct pollfd){ .fd = join->listener, .events = POLLIN };
+    *count = 0;
+    hub->entries[(*count)++] = (struct pollfd){ .fd = join->listener, .events = POLLIN };
     for (int i = 0; i < hub->guest_count; i++)
-        hub->entries[1 + i] = (struct pollfd){ .fd = hub->guests[i].fd, .events = POLLIN };
-    for (int i = 0; i < join->count; i++)
-        hub->entries[1 + hub->guest_count + i] = (struct pollfd){ .fd = hub->members[i].fd, .events = POLLIN };
-    poll(hub->entries, (nfds_t)(1 + hub->guest_count + join->count), left < 250 ? (int)left : 250);
+        hub->entries[(*count)++] = (struct pollfd){ .fd = hub->guests[i].fd, .events = POLLIN };
+    for (int i = 1; i < join->count; i++) {
+        if (hub->members[i].fd < 0)
+            continue;
+        hub->entry_members[*count] = i;
+        hub->entries[(*count)++] = (struct pollfd){ .fd = hub->members[i].fd, .events = POLLIN };
+    }
+    if (poll(hub->entries, (nfds_t)*count, left < 250 ? (int)left : 250) >= 0)
+        return PLAIT_OK;
+    for (int i = 0; i < *count; i++)
+        hub->entries[i].revents = 0;
+    return errno == EINTR ? PLAIT_OK
+                          : failure_errno(status_of_errno(errno), errno, "can't wait for the ranks of this host");
 }
 
 static plait_status turn(struct hub *hub)
 {
-    wait_for_all(hub);
-    int guest_count = hub->guest_count;
-    for (int i = 1; i < hub->join->count; i++)
-        if (hub->entries[1 + guest_count + i].revents != 0)
-            return lost_member(hub, i);
-    plait_status status = PLAIT_OK;
+    int count, guest_count = hub->guest_count;
+    plait_status status = wait_for_all(hub, &count);
+    for (int i = 1 + guest_count; i < count; i++) /* those have nothing more to say: they may only hang up */
+        if (hub->entries[i].revents != 0)
+            return lost_member(hub, hub->entry_members[i]);
     /* Backwards: a guest that goes is replaced by the last one, which has had its turn. */
     for (int i = guest_count; i-- > 0 && status == PLAIT_OK;)
         if (hub->entries[1 + i].revents != 0)
@@ -344,6 +349,7 @@ static void close_hub(struct hub *hub)
     }
     free(hub->members);
     free(hub->entries);
+    free(hub->entry_members);
     free(hub);
 }
 
@@ -359,7 +365,8 @@ plait_status join_host(const struct join *join)
     hub->missing = join->count - 1;
     hub->members = calloc((size_t)join->count, sizeof *hub->members);
     hub->entries = calloc((size_t)(1 + GUESTS_MOST + join->count), sizeof *hub->entries);
-    if (hub->members == NULL || hub->entries == NULL) {
+    hub->entry_members = calloc((size_t)(1 + GUESTS_MOST + join->count), sizeof *hub->entry_members);
+    if (hub->members == NULL || hub->entries == NULL || hub->entry_members == NULL) {
         status = failure(PLAIT_OUT_OF_MEMORY, "no memory to meet %d ranks", join->count);
         goto cleanup;
     }

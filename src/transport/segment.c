@@ -96,8 +96,9 @@ plait_status segment_make_shared(struct segment *segment, const struct segment_l
                        owner->rank, layout->size);
     int fd = make_memfd();
     if (fd < 0)
-        return failure_errno(status_of_errno(errno), errno, "rank %d can't make its shared memory segment (memfd)",
-                             owner->rank);
+        return failure_errno(status_of_errno(errno), errno,
+                             "rank %d can't make its shared memory segment (a memfd; ulimit -n is %ld)", owner->rank,
+                             sysconf(_SC_OPEN_MAX));
     /* Sealed, so that no owner can shrink it under its peers' feet. */
     if (ftruncate(fd, (off_t)layout->size) != 0
         || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)

@@ -103,8 +103,9 @@ static plait_status make_lifeline(struct shm *shm, int *lifeline)
         shm->held = ends[1];
         return PLAIT_OK;
     }
-    return failure_errno(status_of_errno(errno), errno, "rank %d can't make what shows its peers whether it lives",
-                         shm->room.rank);
+    return failure_errno(status_of_errno(errno), errno,
+                         "rank %d has no file descriptor for what shows its peers whether it lives (ulimit -n is %ld)",
+                         shm->room.rank, sysconf(_SC_OPEN_MAX));
 }
 
 static plait_status take_peer(void *context, int index, int segment, int lifeline)
@@ -142,7 +143,11 @@ static plait_status make_own(struct shm *shm, int *lifeline)
     struct segment_owner owner = { .rank = shm->room.rank, .pid = getpid(), .generation = shm->room.generation };
     struct segment_layout layout = segment_lay_out(shm->count, shm->staging_size);
     plait_status status = segment_make_shared(&shm->segments[shm->room.own_index], &layout, &owner);
-    return status == PLAIT_OK ? make_lifeline(shm, lifeline) : status;
+    if (status == PLAIT_OK)
+        status = make_lifeline(shm, lifeline);
+    if (status != PLAIT_OK)
+        segment_free(&shm->segments[shm->room.own_index]);
+    return status;
 }
 
 static plait_status join_room(struct shm *shm)
@@ -165,6 +170,8 @@ static plait_status shm_connect(struct endpoint *endpoint, const struct peer *pe
     plait_status status = make_tables(shm, peers, count);
     if (status != PLAIT_OK)
         return status;
+    if (shm->room.own_index != 0) /* the hub listens for all */
+        join_close_fds(&shm->listener, 1);
     struct blob hub;
     memcpy(&hub, shm->order[0]->blob, sizeof hub);
     struct join join = { .peers = shm->order, .count = count, .own = shm->room.own_index,
@@ -189,7 +196,7 @@ static plait_status shm_connect(struct endpoint *endpoint, const struct peer *pe
 
     int done[] = { lifeline, shm->listener };
     join_close_fds(done, 2);
-    shm->listener = -1;
+    shm->listener = -1; /* `done` was a copy */
     return status;
 }
 
