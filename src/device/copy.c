@@ -12,7 +12,10 @@
 enum {
     /* Bytes to prefetch ahead: across the page ends at which the processor's own prefetching stops. */
     AHEAD = 4096,
-    SHORT = 256 /* bytes; up to here memcpy is as good as anything */
+    /* Bytes up to which memcpy is as good as the loops: with ordinary stores it
+     * wins until the data fills the first-level cache. */
+    SHORT_CACHED = 32768,
+    SHORT_STREAMED = 256
 };
 
 /* Takes whole blocks of four vectors to an aligned `to`; returns how many bytes it moved. Prefetches within
@@ -63,7 +66,7 @@ static void copy_long(copy_loop loop, char *to, const char *from, size_t size)
 
 void copy_cached(void *to, const void *from, size_t size)
 {
-    if (size > SHORT)
+    if (size > SHORT_CACHED)
         copy_long(pick(cached_512, cached_256, cached_128), to, from, size);
     else if (size > 0) /* else the pointers may be NULL */
         memcpy(to, from, size);
@@ -71,7 +74,7 @@ void copy_cached(void *to, const void *from, size_t size)
 
 void copy_streamed(void *to, const void *from, size_t size)
 {
-    if (size <= SHORT) {
+    if (size <= SHORT_STREAMED) {
         copy_cached(to, from, size);
         return;
     }
