@@ -11,7 +11,7 @@ enum {
     OPERATIONS_MOST = 1 << 20,   /* of a sample */
     SAMPLES_FEW = 5,
     SAMPLES_LEAST = 20,
-    SAMPLES_MOST = 2000,
+    SAMPLES_MOST = 5000,
 };
 
 static double now_ns(void)

@@ -44,7 +44,7 @@ static const struct argp_option table[] = {
 
     { NULL, 0, NULL, 0, "How:", GROUP_HOW },
     { "iters", 'n', "N", 0,
-      "samples of a row (default: what fits into 0.2 s, 20 to 2000). A sample is one operation, or as many "
+      "samples of a row (default: what fits into 0.2 s, 20 to 5000). A sample is one operation, or as many "
       "as take 20 us one after another", GROUP_HOW },
     { "warmup_iters", 'w', "N", 0, "operations before them (default 5)", GROUP_HOW },
     { "check", 'c', "N", 0,

@@ -70,6 +70,9 @@ void report_header(struct report *report, const plait_world_facts *facts, uint64
         fprintf(report->table, "auto");
     fprintf(report->table, " checks: %d seed: %#" PRIx64 "\n#\n", options->checks, seed);
     print_ranks(report->table, report->ranks, introductions);
+    if (report->ranks == 1)
+        fprintf(report->table, "# With one rank nothing travels: --ranks N starts more\n");
+    fflush(report->table);
 }
 
 static void print_column_names(FILE *table)

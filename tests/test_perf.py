@@ -175,6 +175,7 @@ class Perf(unittest.TestCase):
     def start_long(self, *how):
         """A run that would take minutes, and the pids of its ranks, once they have begun."""
         perf = start(*how, "-b", "64", "-e", "64", "-n", "1000000", "all")
+        self.addCleanup(perf.kill)
         pids = []
         for line in perf.stdout:
             found = re.match(r"#  Rank +\d+ +Pid +(\d+) ", line)
@@ -182,7 +183,7 @@ class Perf(unittest.TestCase):
                 pids.append(int(found.group(1)))
             elif pids:
                 return perf, pids
-        self.fail(perf.communicate()[1])
+        return self.fail(perf.communicate(timeout=LIMIT_S)[1])
 
     def assert_all_gone(self, pids):
         end = time.monotonic() + 5
