@@ -18,6 +18,8 @@ static void *run_start(void *argument)
 {
     struct start *start = argument;
     struct card mine;
+    while (start->gate != NULL && atomic_load(start->gate) == 0)
+        nanosleep(&(struct timespec){ 0, 1000000 }, NULL);
     nanosleep(&(struct timespec){ start->delay_ms / 1000, start->delay_ms % 1000 * 1000000L }, NULL);
     memset(&mine, start->options.rank + 1, sizeof mine);
     int64_t begin = clock_ns();

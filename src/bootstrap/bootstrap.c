@@ -39,6 +39,12 @@ int64_t claim_decide_by(const struct claim *claim)
     return deadline_after_ms(claim->left_ms - margin);
 }
 
+int64_t exchange_last_word_by(const struct exchange *exchange)
+{
+    int64_t deadline = exchange->options->deadline;
+    return deadline == NO_DEADLINE ? NO_DEADLINE : deadline + 500000000;
+}
+
 plait_status exchange_failed(struct exchange *exchange, plait_status status)
 {
     exchange->outcome.status = status;

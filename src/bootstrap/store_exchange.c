@@ -18,7 +18,8 @@
  * waits for the outcome: O(1) keys a rank. It can't know whether an open round's rank 0
  * lives, and need not: while it waits it looks at the counter, and when that moved on it
  * answers the new round. An outcome counts only if it holds the nonce of the joiner's own
- * claim, so what a dead world has left is recognised and passed over.
+ * claim (or is a failure that came after its answer), so what a dead world has left is
+ * recognised and passed over.
  *
  * Two processes with one number: the second claimant complains, rank 0 ends the round with
  * both names. A complaint in a dead round harms nobody. Two rank 0: the first sees the counter move
@@ -53,6 +54,7 @@ struct meeting {
     int missing;
     int64_t decide_by;
     /* a joiner's */
+    bool awaited;        /* the round had no outcome yet when it was answered */
     uint64_t over;       /* the generation of a round known to be over, 0 for none */
     struct claim leader; /* of the latest round seen; size 0 for none */
     char heard[SENTENCE_BYTES]; /* how that one ended, if not with us */
@@ -360,6 +362,15 @@ static plait_status gather(struct meeting *meeting)
     return look_around(meeting); /* a complaint that came just before the last card */
 }
 
+/* The world has failed: looks for those that answered and were not counted yet, so that they hear it too. */
+static void count_the_rest(struct meeting *meeting)
+{
+    int64_t until = deadline_after_ms(SLICE_LAST_MS);
+    for (int rank = 1; rank < meeting->exchange->options->size && !deadline_passed(until); rank++)
+        if (!meeting->there[rank])
+            take_card(meeting, rank, clock_ns());
+}
+
 /* Tells the joiners how it ended, and closes the round unless another rank 0 has moved on. */
 static plait_status publish(struct meeting *meeting)
 {
@@ -405,6 +416,7 @@ static plait_status lead(struct meeting *meeting)
         status = publish(meeting);
     } else if (meeting->generation != 0) {
         exchange_failed(exchange, status);
+        count_the_rest(meeting);
         publish(meeting);
         failure(status, "%s", exchange->outcome.sentence); /* not what publishing may have said */
     }
@@ -449,7 +461,9 @@ static bool outcome_is_ours(struct meeting *meeting, plait_status *status)
     const unsigned char *nonce = exchange->self.nonce;
     bool placed = memcmp(outcome->nonces[exchange->self.rank], nonce, NONCE_BYTES) == 0;
     bool named = memcmp(outcome->outsider, nonce, NONCE_BYTES) == 0;
-    if (outcome->generation != meeting->generation || !(placed || (named && outcome->status != PLAIT_OK)))
+    /* A failure that came after our answer is a living rank 0's, even if it overlooked us. */
+    bool concerns = placed || (outcome->status != PLAIT_OK && (named || meeting->awaited));
+    if (outcome->generation != meeting->generation || !concerns)
         return false;
     *status = outcome->status;
     if (outcome->status != PLAIT_OK)
@@ -489,15 +503,17 @@ static plait_status await_outcome(struct meeting *meeting)
     if (frame == NULL)
         return failure(PLAIT_OUT_OF_MEMORY, "no memory for the cards of %d ranks", meeting->exchange->options->size);
 
-    int64_t number = meeting->number;
+    int64_t number = meeting->number, by = exchange_last_word_by(meeting->exchange);
     plait_status status = PLAIT_IN_PROGRESS;
+    meeting->awaited = false;
     meeting->slice_ms = 4 * SLICE_FIRST_MS;
     while (status == PLAIT_IN_PROGRESS && meeting->over != meeting->generation) {
         /* The round moved on, or time is up: its outcome is there by now or will never be. */
-        bool last = number != meeting->number || deadline_passed(meeting->exchange->options->deadline);
-        status = read_outcome(meeting, frame, room, slice_end(meeting));
+        bool last = number != meeting->number || deadline_passed(by);
+        status = read_outcome(meeting, frame, room, sooner(deadline_after_ms(meeting->slice_ms), by));
         if (status != PLAIT_IN_PROGRESS || last)
             break;
+        meeting->awaited = meeting->over != meeting->generation;
         grow_slice(meeting);
         status = read_rounds(meeting, &number);
         status = status == PLAIT_OK ? PLAIT_IN_PROGRESS : status;

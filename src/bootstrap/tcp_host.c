@@ -25,6 +25,7 @@ enum {
     PROBES_MS = 300,         /* for all probes together */
     FULL_PAUSE_MS = 10,      /* without a descriptor: look again after */
     FULL_LIMIT_MS = 500,     /* ... and give up after */
+    LINGER_MS = 100,         /* for handshakes under way when the world fails */
     TELL_MS = 500            /* at least this long for the outcome, even past the deadline */
 };
 
@@ -435,6 +436,19 @@ static plait_status gather(struct host *host)
     return PLAIT_OK;
 }
 
+/* The world has failed: lets those finish their handshake that are in it, so that they hear why. */
+static void hear_out(struct host *host)
+{
+    int64_t until = deadline_after_ms(LINGER_MS);
+    host->decide_by = clock_ns(); /* once without waiting, for those at the door */
+    do {
+        plait_status status = serve(host);
+        if (status == PLAIT_OUT_OF_RESOURCES || status == PLAIT_OUT_OF_MEMORY)
+            return;
+        host->decide_by = until;
+    } while (host->unproven > 0 && !deadline_passed(until));
+}
+
 /* Sends what a guest's connection takes of the outcome and its proof. */
 static void tell_guest(struct host *host, struct guest *guest, const unsigned char *frame, size_t size,
                        const unsigned char *digest)
@@ -571,6 +585,7 @@ plait_status tcp_host(struct exchange *exchange)
         status = publish(&host);
     } else {
         exchange_failed(exchange, status);
+        hear_out(&host);
         publish(&host);
         failure(status, "%s", exchange->outcome.sentence);
     }

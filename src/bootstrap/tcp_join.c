@@ -129,7 +129,7 @@ static enum attempt_end ended(struct call *call, enum attempt_end end, int code,
     else if (code == ETIMEDOUT)
         snprintf(call->reason, REASON_BYTES, "no answer %s", doing);
     else
-        snprintf(call->reason, REASON_BYTES, "%s %s", strerror(code), doing);
+        snprintf(call->reason, REASON_BYTES, "%s", strerror(code));
     return code == ETIMEDOUT && end != ATTEMPT_LOST ? ATTEMPT_SILENT : end;
 }
 
@@ -146,7 +146,7 @@ static enum attempt_end read_challenge(struct call *call, int64_t deadline)
     struct header header;
     int code = read_all(call->fd, frame, HEADER_BYTES, deadline);
     if (code != 0)
-        return ended(call, ATTEMPT_STRANGE, code, "to the handshake");
+        return ended(call, ATTEMPT_STRANGE, code, "in the handshake");
     if (wire_header(frame, HEADER_BYTES, &header) != HEADER_GOOD)
         return strange(call, "answers, but not as Plait does");
     if (header.version != WIRE_VERSION) {
@@ -158,7 +158,7 @@ static enum attempt_end read_challenge(struct call *call, int64_t deadline)
                                                           : "answers, but not as rank 0 does");
     code = read_all(call->fd, frame + HEADER_BYTES, sizeof frame - HEADER_BYTES, deadline);
     if (code != 0)
-        return ended(call, ATTEMPT_STRANGE, code, "in the middle of the handshake");
+        return ended(call, ATTEMPT_STRANGE, code, "in the handshake");
 
     struct place place = tcp_place(call->hello, NULL);
     if (!wire_sealed(frame, sizeof frame, call->exchange->base, &place)) {
@@ -185,10 +185,10 @@ static enum attempt_end take_outcome(struct call *call, const unsigned char *fra
     return ATTEMPT_OVER;
 }
 
-/* Waits for the outcome, up to the exchange's own deadline. */
+/* Waits for the outcome. */
 static enum attempt_end read_outcome(struct call *call, plait_status *status)
 {
-    int64_t deadline = call->exchange->options->deadline;
+    int64_t deadline = exchange_last_word_by(call->exchange);
     size_t most = wire_outcome_size(PLAIT_OK, call->exchange->options->size);
     size_t refusal = wire_outcome_size(PLAIT_START_FAILED, call->leader.size);
     unsigned char head[HEADER_BYTES], *frame = NULL;
@@ -228,11 +228,11 @@ static enum attempt_end talk(struct call *call, const struct endpoint *endpoint,
     struct claim claim = exchange_claim(call->exchange);
     int code = connect_within(call->fd, endpoint, until);
     if (code != 0)
-        return ended(call, ATTEMPT_REFUSED, code, "to the connection");
+        return ended(call, ATTEMPT_REFUSED, code, "while connecting");
     wire_put_hello(call->hello, &claim);
     code = write_all(call->fd, call->hello, HELLO_BYTES, until);
     if (code != 0)
-        return ended(call, ATTEMPT_STRANGE, code, "to the handshake");
+        return ended(call, ATTEMPT_STRANGE, code, "in the handshake");
     enum attempt_end end = read_challenge(call, until);
     if (end != ATTEMPT_OVER)
         return end;
@@ -242,7 +242,7 @@ static enum attempt_end talk(struct call *call, const struct endpoint *endpoint,
     size_t size = wire_put_card(frame, &claim, call->exchange->mine);
     wire_seal(frame, size, call->exchange->base, &place);
     code = write_all(call->fd, frame, size, call->exchange->options->deadline);
-    return code != 0 ? ended(call, ATTEMPT_LOST, code, "to the card") : read_outcome(call, status);
+    return code != 0 ? ended(call, ATTEMPT_LOST, code, "in the handshake") : read_outcome(call, status);
 }
 
 enum attempt_end tcp_attempt(struct exchange *exchange, const struct endpoint *endpoint, int64_t patience_ms,
@@ -251,7 +251,7 @@ enum attempt_end tcp_attempt(struct exchange *exchange, const struct endpoint *e
     struct call call = { .exchange = exchange, .reason = reason };
     call.fd = tcp_socket(endpoint->address.ss_family);
     if (call.fd < 0 && (errno == EAFNOSUPPORT || errno == EPROTONOSUPPORT))
-        return ended(&call, ATTEMPT_REFUSED, errno, "for a socket");
+        return ended(&call, ATTEMPT_REFUSED, errno, "while connecting");
     if (call.fd < 0) {
         *status = failure_errno(status_of_errno(errno), errno, "rank %d of %d can't open a socket to find rank 0",
                                 exchange->self.rank, exchange->self.size);
@@ -269,6 +269,8 @@ struct candidate {
     struct endpoint endpoint;
     int64_t patience_ms;
     int64_t next_try;
+    bool met;  /* somebody was there at some time */
+    bool left; /* nobody was the last time */
     char reason[REASON_BYTES];
 };
 
@@ -329,6 +331,19 @@ static void plan_next_try(struct candidate *candidate, enum attempt_end end)
                                                                          : PATIENCE_LAST_MS;
 }
 
+/* Keeps why an attempt failed. That somebody was there tells more than that nobody is there now. */
+static void keep_reason(struct candidate *candidate, enum attempt_end end, const char *reason)
+{
+    if (end != ATTEMPT_REFUSED)
+        snprintf(candidate->reason, REASON_BYTES, "%s", reason);
+    else if (candidate->met && !candidate->left)
+        snprintf(candidate->reason + strlen(candidate->reason), REASON_BYTES - strlen(candidate->reason), ", then %s", reason);
+    else if (!candidate->met)
+        snprintf(candidate->reason, REASON_BYTES, "%s", reason);
+    candidate->left = end == ATTEMPT_REFUSED;
+    candidate->met = candidate->met || end == ATTEMPT_STRANGE || end == ATTEMPT_LOST;
+}
+
 /* One round. PLAIT_IN_PROGRESS: not found. */
 static plait_status go_round(struct search *search)
 {
@@ -339,10 +354,11 @@ static plait_status go_round(struct search *search)
             continue;
         if (deadline_passed(search->exchange->options->deadline))
             break;
-        enum attempt_end end = tcp_attempt(search->exchange, &candidate->endpoint, candidate->patience_ms,
-                                           candidate->reason, &status);
+        char reason[REASON_BYTES] = "";
+        enum attempt_end end = tcp_attempt(search->exchange, &candidate->endpoint, candidate->patience_ms, reason, &status);
         if (end == ATTEMPT_OVER)
             return status;
+        keep_reason(candidate, end, reason);
         plan_next_try(candidate, end);
     }
     return PLAIT_IN_PROGRESS;

@@ -40,6 +40,10 @@ double exchange_seconds(const struct exchange *exchange);
  * little earlier, so that the claimant still hears why. */
 int64_t claim_decide_by(const struct claim *claim);
 
+/* Until when a joiner that is taken in waits for rank 0's last word. A little past its
+ * deadline: on a busy machine rank 0 may be late, and it alone knows who is missing. */
+int64_t exchange_last_word_by(const struct exchange *exchange);
+
 /* For rank 0: makes the outcome a failure with this thread's sentence, and returns its status. */
 plait_status exchange_failed(struct exchange *exchange, plait_status status);
 
