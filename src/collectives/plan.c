@@ -6,67 +6,6 @@
 #include "collectives/planners.h"
 #include "collectives/script.h"
 
-const char *collective_name(enum collective kind)
-{
-    static const char *const names[COLLECTIVES] = {
-        [COLLECTIVE_ALLREDUCE] = "all-reduce",
-        [COLLECTIVE_REDUCE] = "reduce",
-        [COLLECTIVE_BROADCAST] = "broadcast",
-        [COLLECTIVE_ALLGATHER] = "all-gather",
-        [COLLECTIVE_REDUCE_SCATTER] = "reduce-scatter",
-        [COLLECTIVE_GATHER] = "gather",
-        [COLLECTIVE_SCATTER] = "scatter",
-        [COLLECTIVE_ALLTOALL] = "all-to-all",
-        [COLLECTIVE_BARRIER] = "barrier",
-    };
-    return (unsigned)kind < COLLECTIVES ? names[kind] : "?";
-}
-
-bool collective_reduces(enum collective kind)
-{
-    return kind == COLLECTIVE_ALLREDUCE || kind == COLLECTIVE_REDUCE || kind == COLLECTIVE_REDUCE_SCATTER;
-}
-
-bool collective_has_root(enum collective kind)
-{
-    return kind == COLLECTIVE_REDUCE || kind == COLLECTIVE_BROADCAST || kind == COLLECTIVE_GATHER ||
-           kind == COLLECTIVE_SCATTER;
-}
-
-int collective_input_blocks(enum collective kind, int ranks, int root, int rank)
-{
-    switch (kind) {
-    case COLLECTIVE_ALLREDUCE:
-    case COLLECTIVE_REDUCE:
-    case COLLECTIVE_ALLGATHER:
-    case COLLECTIVE_GATHER: return 1;
-    case COLLECTIVE_BROADCAST: return rank == root ? 1 : 0;
-    case COLLECTIVE_SCATTER: return rank == root ? ranks : 0;
-    case COLLECTIVE_REDUCE_SCATTER:
-    case COLLECTIVE_ALLTOALL: return ranks;
-    case COLLECTIVE_BARRIER:
-    case COLLECTIVES: break;
-    }
-    return 0;
-}
-
-int collective_output_blocks(enum collective kind, int ranks, int root, int rank)
-{
-    switch (kind) {
-    case COLLECTIVE_ALLREDUCE:
-    case COLLECTIVE_BROADCAST:
-    case COLLECTIVE_REDUCE_SCATTER:
-    case COLLECTIVE_SCATTER: return 1;
-    case COLLECTIVE_REDUCE: return rank == root ? 1 : 0;
-    case COLLECTIVE_GATHER: return rank == root ? ranks : 0;
-    case COLLECTIVE_ALLGATHER:
-    case COLLECTIVE_ALLTOALL: return ranks;
-    case COLLECTIVE_BARRIER:
-    case COLLECTIVES: break;
-    }
-    return 0;
-}
-
 const struct planner *const planners[] = {
     &planner_direct_one_shot,
     &planner_direct_two_phase,

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "collectives/plan.h"
+#include "base/collective.h"
 #include "plait.h"
 
 struct call {
