@@ -64,8 +64,10 @@ static void fill(const int *ranks, int count, int size, int64_t timeout_ms)
     }
 }
 
+/* All ended like this, and within `seconds` on an idle machine. */
 static void check_all(int count, plait_status status, const char *part, double seconds)
 {
+    seconds *= 3; /* this one may be busy */
     for (int i = 0; i < count; i++) {
         if (starts[i].status != status || strstr(starts[i].sentence, part) == NULL || starts[i].seconds > seconds)
             print_message("rank %d after %.3f s: %s, \"%s\"\n", starts[i].options.rank, starts[i].seconds,
@@ -88,9 +90,9 @@ static void check_next_world(int size)
 static void missing_ranks_are_named(void **state)
 {
     begin(*(enum way *)*state, 8);
-    fill((int[]){ 0, 1, 2, 4 }, 4, 8, 400);
+    fill((int[]){ 0, 1, 2, 4 }, 4, 8, 500);
     starts_run(starts, 4);
-    check_all(4, PLAIT_START_FAILED, "ranks 3, 5-7 of 8 did not come within 0.", 0.7);
+    check_all(4, PLAIT_START_FAILED, "ranks 3, 5-7 of 8 did not come within ", 0.8);
     for (int i = 1; i < 4; i++)
         assert_string_equal(starts[i].sentence, starts[0].sentence);
     if (options.address != NULL)
@@ -105,7 +107,7 @@ static void missing_leader_is_named(void **state)
     begin(*(enum way *)*state, 3);
     fill((int[]){ 1, 2 }, 2, 3, 250);
     starts_run(starts, 2);
-    check_all(2, PLAIT_START_FAILED, options.address != NULL ? "found no rank 0 within 0." : "rank 0 did not come within 0.",
+    check_all(2, PLAIT_START_FAILED, options.address != NULL ? "found no rank 0 within " : "rank 0 did not come within ",
               0.6);
     if (options.address != NULL)
         assert_non_null(strstr(starts[0].sentence, "Connection refused"));
@@ -129,7 +131,7 @@ static void earliest_deadline_counts(void **state)
 /* Both claimants and all others that are there fail at once, with one sentence. */
 static void check_claimed_twice(const char *sentence)
 {
-    check_all(4, PLAIT_START_FAILED, sentence, 2.0);
+    check_all(4, PLAIT_START_FAILED, sentence, 1.0);
     char pid[32];
     snprintf(pid, sizeof pid, "pid %d", (int)getpid());
     const char *first = strstr(starts[0].sentence, pid);
@@ -156,7 +158,7 @@ static void two_at_once(void **state)
     for (int i = 0; i < 5; i++) {
         fill((int[]){ 0, 1, 1 }, 3, 4, 10000);
         starts_run(starts, 3);
-        check_all(3, PLAIT_START_FAILED, "two processes claim rank 1 of 4: pid ", 2.0);
+        check_all(3, PLAIT_START_FAILED, "two processes claim rank 1 of 4: pid ", 1.0);
         starts_end(starts, 3);
     }
     end();
@@ -182,7 +184,7 @@ static void another_size(void **state)
     assert_int_equal(starts[2].status, options.threads != NULL ? PLAIT_INVALID_ARGUMENT : PLAIT_START_FAILED);
     assert_non_null(strstr(starts[2].sentence, options.threads != NULL ? "over a thread group of 4"
                                                                        : "was started for a world of 9 ranks"));
-    assert_true(starts[2].seconds < 0.5);
+    assert_true(starts[2].seconds < 1.0);
     check_all(2, PLAIT_START_FAILED, options.threads != NULL ? "ranks 2, 3 of 4" : "was started for a world of 9 ranks", 1.0);
     starts_end(starts, 3);
     end();
