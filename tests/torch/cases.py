@@ -593,10 +593,12 @@ def one_step(group, hook=None, state=None, bucket_mb=0.01):
 
 @case
 def ddp_learns_what_gloo_does(rank, size):
-    got, wanted = one_step(None), one_step(dist.new_group(backend="gloo"))
-    if size == 2:
-        same(got, wanted)  # a sum of two has but one order
-    torch.testing.assert_close(got, wanted)
+    got = one_step(None)
+    if dist.get_debug_level() != dist.DebugLevel.DETAIL:  # under which torch 2.13's DDP crashes over Gloo
+        wanted = one_step(dist.new_group(backend="gloo"))
+        if size == 2:
+            same(got, wanted)  # a sum of two has but one order
+        torch.testing.assert_close(got, wanted)
     same(got, one_step(None))
 
 

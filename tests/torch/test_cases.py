@@ -50,7 +50,7 @@ def parameters():
                 yield pytest.param(world, case.__name__, id=f"{world}-{case.__name__}")
 
 
-@pytest.mark.parametrize("world,name", parameters())
+@pytest.mark.parametrize("world,name", list(parameters()))
 def test_case(world, name, tmp_path_factory):
     for rank, (found, said, _) in enumerate(results(world, tmp_path_factory.mktemp("world"))):
         result = found.get(name, f"never got here; it said:\n{said}")
