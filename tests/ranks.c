@@ -147,6 +147,11 @@ void rank_doing(struct rank *rank, const char *format, ...)
     va_end(arguments);
 }
 
+bool rank_is_thread(const struct rank *rank)
+{
+    return rank->ranks->setup.way == RANKS_THREADS;
+}
+
 bool rank_failed(const struct rank *rank)
 {
     return atomic_load(&note_of(rank)->failures) != 0;

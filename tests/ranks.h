@@ -91,6 +91,9 @@ bool rank_ok(struct rank *rank, plait_status status, const char *what);
 /* That this thread's sentence has `piece` in it. */
 bool rank_says(struct rank *rank, const char *piece);
 
+/* Is this rank a thread among others, not a process? */
+bool rank_is_thread(const struct rank *rank);
+
 /* Has this rank found anything wrong? */
 bool rank_failed(const struct rank *rank);
 

@@ -27,7 +27,7 @@ void stream_everything(struct rank *rank)
 
 void stream_small(struct rank *rank)
 {
-    const int calls = 150 * test_settings()->scale;
+    const int calls = 60 * test_settings()->scale;
     for (int i = 0; i < calls; i++) {
         int64_t value = (int64_t)i * 1000 + rank->number, sum = 0;
         const int64_t wanted = ((int64_t)i * 1000 * 2 + rank->size - 1) * rank->size / 2;
