@@ -55,7 +55,7 @@ static plait_status find_staging(struct comm *comm)
 static struct cost_facts facts_for(const struct world *world, int ranks, bool windows)
 {
     return (struct cost_facts){
-        .ranks = ranks, .cores = world->machine.cores, .line_ns = world->line_ns, .windows = windows
+        .ranks = ranks, .cores = world->cores, .line_ns = world->line_ns, .windows = windows
     };
 }
 

@@ -11,7 +11,7 @@
 #include "work.h"
 #include "world.h"
 
-enum { PROGRESS_EVERY = 32, RECHECK_NS = 1000000 }; /* passes between looks at messages when no work waits for one */
+enum { PROGRESS_EVERY = 32, RECHECK_NS = 1000000, DOZE_NS = 100000, DOZING_NS = 2000000 }; /* passes between looks at messages when no work waits for one */
 
 /* ------------------------------------------------------------- the driver's */
 
@@ -199,16 +199,21 @@ static bool anything_moves(void *context)
 static void drive(struct engine *engine, const struct work *done, int64_t deadline)
 {
     struct patience patience = { 0 };
+    const struct waiting waiting = { .temper = &engine->temper,
+                                     .crowded = engine->crowded,
+                                     .bell = engine->bell,
+                                     .look = anything_moves,
+                                     .context = engine };
     for (;;) {
         bool moved = engine_pass(engine);
         if (done != NULL ? work_status(done) != PLAIT_IN_PROGRESS
                          : atomic_load(&engine->active) == 0 || atomic_load(&engine->waiters) > 0)
             return;
         if (moved) {
-            patience = (struct patience){ 0 };
+            patience_end(&patience, &waiting);
             continue;
         }
-        if (patience_turn(&patience, engine->crowded, engine->bell, anything_moves, engine)) {
+        if (patience_turn(&patience, &waiting)) {
             engine_watch(engine, false);
             if (deadline_passed(deadline))
                 return;
@@ -252,26 +257,41 @@ void engine_leave(struct engine *engine)
         wake_thread(engine);
 }
 
+/* Drives if there is work that nobody waits for. */
+static bool drive_alone(struct engine *engine)
+{
+    if (atomic_load(&engine->active) == 0 || atomic_load(&engine->waiters) > 0 || !engine_enter(engine))
+        return false;
+    drive(engine, NULL, NO_DEADLINE);
+    atomic_exchange(&engine->driving, 0);
+    if (atomic_load(&engine->waiters) > 0)
+        wake_waiters(engine);
+    return true;
+}
+
+/* For a while after it was wanted the thread only dozes: it looks by itself, so that a
+ * caller who starts a work and waits for it at once need not pay for waking it. */
 static void *background(void *context)
 {
     struct engine *engine = context;
-    for (;;) {
-        uint32_t seen = atomic_load(&engine->thread_word);
-        if (atomic_load(&engine->stop))
-            return NULL;
-        bool work = atomic_load(&engine->active) > 0;
-        if (work && atomic_load(&engine->waiters) == 0 && engine_enter(engine)) {
-            drive(engine, NULL, NO_DEADLINE);
-            atomic_exchange(&engine->driving, 0);
-            if (atomic_load(&engine->waiters) > 0)
-                wake_waiters(engine);
+    uint32_t seen = atomic_load(&engine->thread_word);
+    int64_t wanted_ns = clock_ns();
+    while (!atomic_load(&engine->stop)) {
+        bool drove = drive_alone(engine);
+        uint32_t now = atomic_load(&engine->thread_word);
+        if (drove || now != seen)
+            wanted_ns = clock_ns();
+        seen = now;
+        if (drove)
             continue;
-        }
-        atomic_store(&engine->thread_idle, true);
+        bool doze = clock_ns() - wanted_ns < DOZING_NS;
+        atomic_store(&engine->thread_idle, !doze);
+        bool work = atomic_load(&engine->active) > 0; /* submitted since, or driven by others */
         if (atomic_load(&engine->thread_word) == seen)
-            futex_wait(&engine->thread_word, seen, work ? RECHECK_NS : -1);
+            futex_wait(&engine->thread_word, seen, doze ? DOZE_NS : work ? RECHECK_NS : -1);
         atomic_store(&engine->thread_idle, false);
     }
+    return NULL;
 }
 
 /* Under the lock. Without a thread works still progress whenever somebody
@@ -380,7 +400,7 @@ plait_status engine_start(struct engine *engine, struct world *world)
     engine->transport = world->transport;
     engine->endpoint = world->endpoint;
     engine->bell = world->transport->bell(world->endpoint);
-    engine->crowded = world->local_size > world->machine.cores;
+    engine->crowded = world->local_size > world->cores;
     int error = pthread_mutex_init(&engine->lock, NULL);
     return error == 0 ? PLAIT_OK : failure_errno(PLAIT_SYSTEM_ERROR, error, "no lock for the engine");
 }

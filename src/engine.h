@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "patience.h"
 #include "transport/transport.h"
 
 struct comm;
@@ -25,6 +26,7 @@ struct engine {
     struct endpoint *endpoint;
     struct bell *bell; /* NULL if the transport has none */
     bool crowded;      /* more ranks on this host than cores */
+    struct temper temper; /* the driver's: how waits have gone so far */
 
     _Atomic int driving; /* 1 while a thread drives */
     _Atomic int active;  /* works that are not done */

@@ -6,41 +6,66 @@
 
 #include "base/clock.h"
 
-/* A spin turn is some 20 to 50 ns, so spinning lasts up to about 50 us: what a
- * balanced peer is late by. A yield lets whoever shares the core run, at
- * 0.3 us when nobody does. Napping starts after a time in which a
- * wake-up, 15 to 70 us in a virtual machine, is lost in the noise. */
-enum { SPIN_TURNS = 1500, CROWDED_SPIN_TURNS = 6 };
+/* A spin turn, with the looks of the executor in it, takes some 150 ns where every rank has
+ * a core and 30 ns where not. So spinning lasts up to 50 us: what a balanced peer is late by, and three times a
+ * wake-up. A yield lets whoever shares the core run, at 0.3 us when nobody does. Napping starts after a time in
+ * which a wake-up, 15 to 70 us in a virtual machine, is lost in the noise. */
+enum { SPIN_TURNS = 320, LEAST_SPIN_TURNS = 8, CROWDED_SPIN_TURNS = 6 };
 static const int64_t YIELD_NS = 1000000;
 
-static void nap(struct bell *bell, bool (*look)(void *), void *context)
+/* After so many waits a whole spin is tried again. */
+enum { TRY_EVERY = 64 };
+
+static void nap(const struct waiting *waiting)
 {
-    if (bell == NULL) {
+    if (waiting->bell == NULL) {
         nanosleep(&(struct timespec){ .tv_nsec = BELL_NAP_NS / 4 }, NULL);
         return;
     }
-    uint32_t seen = bell_lie_down(bell);
-    if (!look(context))
-        bell_sleep(bell, seen, BELL_NAP_NS);
-    bell_get_up(bell);
+    uint32_t seen = bell_lie_down(waiting->bell);
+    if (!waiting->look(waiting->context))
+        bell_sleep(waiting->bell, seen, BELL_NAP_NS);
+    bell_get_up(waiting->bell);
 }
 
-bool patience_turn(struct patience *patience, bool crowded, struct bell *bell, bool (*look)(void *), void *context)
+static unsigned spin_turns(const struct waiting *waiting)
 {
-    unsigned turn = ++patience->turns;
-    if (turn < (unsigned)(crowded ? CROWDED_SPIN_TURNS : SPIN_TURNS)) {
+    const struct temper *temper = waiting->temper;
+    if (waiting->crowded)
+        return CROWDED_SPIN_TURNS;
+    return temper->spin == 0 || temper->waits % TRY_EVERY == 0 ? SPIN_TURNS : temper->spin;
+}
+
+bool patience_turn(struct patience *patience, const struct waiting *waiting)
+{
+    if (++patience->turns < spin_turns(waiting)) {
         pause_briefly();
         return false;
     }
     if (patience->since_ns == 0)
         patience->since_ns = clock_ns();
-    if ((turn & 15) != 0) {
+    if ((++patience->yields & 15) != 0) {
         sched_yield();
         return false;
     }
     if (clock_ns() - patience->since_ns < YIELD_NS)
         sched_yield();
     else
-        nap(bell, look, context);
+        nap(waiting);
     return true;
+}
+
+void patience_end(struct patience *patience, const struct waiting *waiting)
+{
+    if (patience->turns == 0)
+        return;
+    struct temper *temper = waiting->temper;
+    unsigned spin = temper->spin == 0 ? SPIN_TURNS : temper->spin;
+    if (patience->yields == 0)
+        spin = spin * 2 < SPIN_TURNS ? spin * 2 : SPIN_TURNS;
+    else
+        spin = spin / 2 > LEAST_SPIN_TURNS ? spin / 2 : LEAST_SPIN_TURNS;
+    temper->spin = spin;
+    temper->waits++;
+    *patience = (struct patience){ 0 };
 }

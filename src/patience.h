@@ -10,7 +10,15 @@
 
 struct patience {
     unsigned turns;   /* since something moved */
+    unsigned yields;  /* of them */
     int64_t since_ns; /* when yielding began; 0 before */
+};
+
+/* How long it pays to spin here, learnt from how waits ended. A peer that runs
+ * on the very core of this thread never comes while it spins. */
+struct temper {
+    unsigned spin;  /* turns; 0: not set yet */
+    unsigned waits;
 };
 
 static inline void pause_briefly(void)
@@ -22,8 +30,19 @@ static inline void pause_briefly(void)
 #endif
 }
 
-/* One turn of waiting. True when the caller should look at the clock: deadlines, peers' lives.
- * `look` tells, before a nap, whether there is something to do after all. */
-bool patience_turn(struct patience *patience, bool crowded, struct bell *bell, bool (*look)(void *), void *context);
+/* A driver's way to wait. */
+struct waiting {
+    struct temper *temper;
+    bool crowded;      /* more ranks on this host than cores */
+    struct bell *bell; /* NULL if there is none */
+    bool (*look)(void *context); /* before a nap: is there something to do after all? */
+    void *context;
+};
+
+/* One turn of waiting. True when the caller should look at the clock: deadlines, peers' lives. */
+bool patience_turn(struct patience *patience, const struct waiting *waiting);
+
+/* The wait is over: learns from it, and starts afresh. */
+void patience_end(struct patience *patience, const struct waiting *waiting);
 
 #endif

@@ -76,7 +76,7 @@ static void show_end(struct comm *comm, const plait_fault *fault)
     seat->end_kind = (int32_t)fault->kind;
     seat->end_culprit = fault->culprit;
     seat->end_number = fault->operation_number;
-    snprintf(seat->end_reason, sizeof seat->end_reason, "%.79s", fault->evidence);
+    snprintf(seat->end_reason, sizeof seat->end_reason, "%.239s", fault->evidence);
     atomic_store_explicit(&seat->ended, (uint32_t)comm->first_number, memory_order_release);
     for (int rank = 0; rank < comm->group.ranks; rank++)
         if (rank != comm->group.rank)
@@ -251,7 +251,7 @@ static bool has_finished(const struct comm *comm, int rank, uint64_t number)
 static void end_as_peer_did(struct comm *comm, int rank)
 {
     const struct seat *seat = seat_of(comm, rank);
-    char reason[sizeof seat->end_reason], evidence[256];
+    char reason[sizeof seat->end_reason], evidence[320];
     memcpy(reason, seat->end_reason, sizeof reason);
     reason[sizeof reason - 1] = '\0';
     plait_status status = (plait_status)seat->end_status;

@@ -41,7 +41,9 @@ unsigned fork_count(void)
 struct card_body {
     int64_t pid;
     uint64_t staging_size;
-    char transport[16];
+    uint64_t cores[MACHINE_CORE_WORDS]; /* it may use */
+    int32_t quota;                      /* cores' worth of time its cgroup allows; 0: no limit */
+    char transport[16], plan[20];
     char host_id[HOST_ID_BYTES];
     char host_name[HOST_NAME_BYTES];
     unsigned char blob[TRANSPORT_BLOB_BYTES];
@@ -51,7 +53,9 @@ _Static_assert(sizeof(struct card_body) <= CARD_BYTES, "a card holds what a rank
 static void write_card(const struct world *world, size_t staging_size,
                        const unsigned char blob[TRANSPORT_BLOB_BYTES], struct card *card)
 {
-    struct card_body body = { .pid = getpid(), .staging_size = staging_size };
+    struct card_body body = { .pid = getpid(), .staging_size = staging_size, .quota = world->machine.quota };
+    memcpy(body.cores, world->machine.cores, sizeof body.cores);
+    snprintf(body.plan, sizeof body.plan, "%s", world->settings.plan);
     snprintf(body.transport, sizeof body.transport, "%s", world->transport->name);
     memcpy(body.host_id, world->machine.host_id, sizeof body.host_id);
     memcpy(body.host_name, world->machine.host_name, sizeof body.host_name);
@@ -65,6 +69,7 @@ static struct card_body read_card(const struct card *card)
     struct card_body body;
     memcpy(&body, card->bytes, sizeof body);
     body.transport[sizeof body.transport - 1] = '\0';
+    body.plan[sizeof body.plan - 1] = '\0';
     body.host_id[sizeof body.host_id - 1] = '\0';
     body.host_name[sizeof body.host_name - 1] = '\0';
     return body;
@@ -156,11 +161,31 @@ static plait_status read_cards(struct world *world, const struct card *cards, si
                            "rank %d stages through %zu bytes and rank %d through %llu; set PLAIT_STAGING_SIZE alike "
                            "on all ranks",
                            world->rank, own_staging, rank, (unsigned long long)body.staging_size);
+        if (strcmp(body.plan, world->settings.plan) != 0)
+            return failure(PLAIT_INVALID_SETTING, "rank %d asks for plan %s and rank %d for %s; set PLAIT_PLAN alike on all ranks",
+                           world->rank, world->settings.plan, rank, body.plan);
         if (rank < world->rank)
             world->local_rank++;
         world->local_size++;
     }
     return PLAIT_OK;
+}
+
+/* Counts the cores of all ranks, not this one's: a launcher may bind each to
+ * its own, and what plans are chosen by must be the same on all. */
+static void count_cores(struct world *world, const struct card *cards)
+{
+    uint64_t cores[MACHINE_CORE_WORDS] = { 0 };
+    int quota = 0;
+    bool limited = true;
+    for (int rank = 0; rank < world->size; rank++) {
+        struct card_body body = read_card(&cards[rank]);
+        for (int word = 0; word < MACHINE_CORE_WORDS; word++)
+            cores[word] |= body.cores[word];
+        limited = limited && body.quota > 0;
+        quota = body.quota > quota ? body.quota : quota;
+    }
+    world->cores = machine_core_count(cores, limited ? quota : 0);
 }
 
 static plait_status connect_peers(struct world *world, const struct card *cards,
@@ -206,6 +231,8 @@ static plait_status meet(struct world *world, int64_t deadline)
     status = exchange(world, &mine, cards, &result, deadline);
     if (status == PLAIT_OK)
         status = read_cards(world, cards, staging);
+    if (status == PLAIT_OK)
+        count_cores(world, cards);
     if (status == PLAIT_OK)
         status = connect_peers(world, cards, &result, deadline);
 
@@ -432,7 +459,7 @@ plait_status plait_world_get_facts(const plait_world *handle, plait_world_facts 
                                 .transport = world->transport->name,
                                 .kernels = reduce_set_name(),
                                 .line_ns = world->line_ns,
-                                .cores = world->machine.cores,
+                                .cores = world->cores,
                                 .staging_size = staging_size(world) };
     memset(facts, 0, size);
     memcpy(facts, &known, size < sizeof known ? size : sizeof known);

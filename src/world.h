@@ -24,6 +24,7 @@ struct world {
     int rank, size, local_rank, local_size;
     struct settings settings; /* its strings are not kept but for the names of the table */
     struct machine machine;
+    int cores; /* that the ranks of this host have between them */
     struct member *members;
     const struct transport *transport;
     struct endpoint *endpoint;

@@ -23,13 +23,27 @@ static int read_line(const char *path, char *line, size_t size)
     return 1;
 }
 
-static int cores_by_affinity(void)
+static void look_at_affinity(uint64_t cores[MACHINE_CORE_WORDS])
 {
     cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0)
-        return CPU_COUNT(&set);
-    long online = sysconf(_SC_NPROCESSORS_ONLN); /* more than 1024 processors: the set is too small */
-    return online > 0 ? (int)online : 1;
+    _Static_assert(CPU_SETSIZE == 64 * MACHINE_CORE_WORDS, "a set's bits fit the words");
+    if (sched_getaffinity(0, sizeof set, &set) != 0)
+        return; /* more than 1024 processors: unknown */
+    for (int core = 0; core < CPU_SETSIZE; core++)
+        if (CPU_ISSET(core, &set))
+            cores[core / 64] |= UINT64_C(1) << core % 64;
+}
+
+int machine_core_count(const uint64_t cores[MACHINE_CORE_WORDS], int quota)
+{
+    int count = 0;
+    for (int word = 0; word < MACHINE_CORE_WORDS; word++)
+        count += __builtin_popcountll(cores[word]);
+    if (count == 0) {
+        long online = sysconf(_SC_NPROCESSORS_ONLN);
+        count = online > 0 ? (int)online : 1;
+    }
+    return quota > 0 && quota < count ? quota : count;
 }
 
 /* Cores that the cgroup's quota is worth, rounded up; 0 for no limit. Inside a
@@ -71,12 +85,8 @@ static void identify_host(struct machine *machine)
 
 struct machine machine_look(void)
 {
-    struct machine machine = { .cores = cores_by_affinity() };
-    int quota = cores_by_quota();
-    if (quota > 0 && quota < machine.cores)
-        machine.cores = quota;
-    if (machine.cores < 1)
-        machine.cores = 1;
+    struct machine machine = { .quota = cores_by_quota() };
+    look_at_affinity(machine.cores);
     long l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
     machine.l2_bytes = l2 > 0 ? (size_t)l2 : (size_t)1 << 20;
     long l3 = sysconf(_SC_LEVEL3_CACHE_SIZE);

@@ -44,7 +44,7 @@ struct seat {
     _Atomic uint32_t ended; /* the communicator that is over here, by its first operation's number; why is below */
     int32_t end_status, end_kind, end_culprit;
     uint64_t end_number;
-    char end_reason[80];
+    char end_reason[240];
     _Alignas(128) _Atomic uint64_t probe; /* passed to and fro to measure a line's way */
     _Atomic uint32_t line_ns;             /* what it took, by rank 0's latest measurement */
 };
