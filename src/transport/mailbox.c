@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "device/copy.h"
 #include "transport/segment.h"
 
 static struct mailbox *mailbox_of(const struct segment *segment, int index)
@@ -78,10 +79,13 @@ void outbox_write(struct outbox *outbox, struct record *record, const void *byte
     atomic_store_explicit(&line->number, ++outbox->written, memory_order_release);
 }
 
-void outbox_fill(struct outbox *outbox, uint32_t id, const void *bytes, size_t size)
+void outbox_fill(struct outbox *outbox, uint32_t id, const void *bytes, size_t size, bool streamed)
 {
     uint64_t place = outbox->filled % MAILBOX_SLOTS;
-    memcpy(outbox->box->slots[place], bytes, size);
+    if (streamed)
+        copy_streamed(outbox->box->slots[place], bytes, size);
+    else
+        memcpy(outbox->box->slots[place], bytes, size);
     outbox->box->tags[place] = (struct slot_tag){ .id = id, .size = (uint32_t)size };
     atomic_store_explicit(&outbox->box->filled, ++outbox->filled, memory_order_release);
 }
@@ -95,6 +99,7 @@ bool inbox_peek(const struct inbox *inbox, struct record *record)
     record->size = line->size;
     record->kind = line->kind;
     record->id = line->id;
+    atomic_signal_fence(memory_order_seq_cst); /* what is checked is this copy; the line may change meanwhile */
     return true;
 }
 
@@ -124,6 +129,7 @@ const void *inbox_slot(const struct inbox *inbox, struct slot_tag *tag)
 {
     uint64_t place = inbox->drained % MAILBOX_SLOTS;
     *tag = inbox->box->tags[place];
+    atomic_signal_fence(memory_order_seq_cst); /* as above */
     return inbox->box->slots[place];
 }
 

@@ -73,6 +73,14 @@ struct inbox {
     uint64_t filled, drained; /* slots; filled as last seen */
 };
 
+/* Bytes of a stream's pieces but the last: a few to a message, so that the receiver
+ * copies one while the sender copies the next. Both sides know it from the message's size. */
+static inline size_t mailbox_piece_size(size_t message_size)
+{
+    size_t piece = (message_size / 4 + 8191) / 8192 * 8192;
+    return piece < MAILBOX_SLOT_BYTES ? piece : MAILBOX_SLOT_BYTES;
+}
+
 void outbox_open(struct outbox *outbox, const struct segment *own, int peer_index);
 /* May be called before the sender has reserved anything; the first look may come after its doorbell only. */
 void inbox_open(struct inbox *inbox, const struct segment *peers, int own_index);
@@ -86,8 +94,8 @@ int outbox_slot_room(struct outbox *outbox);
 
 /* Writes a record; its number is filled in here. Needs room. A message's `bytes` go along. */
 void outbox_write(struct outbox *outbox, struct record *record, const void *bytes);
-/* Copies up to a slot's bytes of message `id` into the next slot. Needs room. */
-void outbox_fill(struct outbox *outbox, uint32_t id, const void *bytes, size_t size);
+/* Copies up to a slot's bytes of message `id` into the next slot, past the caches if `streamed`. Needs room. */
+void outbox_fill(struct outbox *outbox, uint32_t id, const void *bytes, size_t size, bool streamed);
 
 /* A copy of the next record; false if there is none. */
 bool inbox_peek(const struct inbox *inbox, struct record *record);

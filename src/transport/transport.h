@@ -22,7 +22,7 @@ struct message_key {
     uint64_t context;   /* the communicator, and whether it is a collective's or the caller's message */
     uint64_t operation; /* the collective's number; the caller's tag */
     uint64_t place;     /* tick and stage of a collective; for the caller's messages, set by the
-                           match layer: it counts what one rank sent another in this context and tag */
+                           match layer: it counts what one rank sent another */
 };
 
 /* In the context's top bit: the caller's message. Those are matched by context and
@@ -40,7 +40,9 @@ struct transfer {
     size_t moved; /* bytes of the message; for a receive known when it is done */
     int source;   /* world rank of the sender, for a receive that is done */
     plait_status status; /* PLAIT_IN_PROGRESS from queueing on; then PLAIT_OK, PLAIT_TRUNCATED (message
-                            longer than room: consumed, nothing written), PLAIT_ABORTED (canceled) */
+                            longer than room: consumed, nothing written), PLAIT_ABORTED (canceled here, or the
+                            sender gave it up), PLAIT_PEER_LOST (the peer's memory is damaged; that it died shows
+                            in life() alone), PLAIT_OUT_OF_MEMORY */
     /* For a receive: takes the bytes instead of their being copied to `data`, in pieces of
      * whole 64 bytes but the last, any order, each byte once. NULL: copy. */
     void (*sink)(struct transfer *transfer, size_t offset, const void *bytes, size_t size);
@@ -101,7 +103,8 @@ struct transport {
     /* Hard evidence about a peer; costs a system call. */
     enum life (*life)(struct endpoint *endpoint, int peer);
 
-    /* This rank's channel `channel`: makes sure of its memory. */
+    /* This rank's channel `channel`: makes sure of its memory. After connect(). What lies in a channel
+     * stays when it is closed, so whoever opens it next goes on counting. */
     plait_status (*channel_open)(struct endpoint *endpoint, int channel);
     void (*channel_close)(struct endpoint *endpoint, int channel);
 
