@@ -133,6 +133,7 @@ typedef struct plait_fault {
     char operation[32];        /**< "all-reduce" */
     char call[160];            /**< "all-reduce of 1024 f32, sum", as this rank made it */
     char evidence[512];        /**< how it is known */
+    char communicator[64];     /**< its name: "world", or what plait_comm_options says */
 } plait_fault;
 
 /* ------------------------------------------------------------------- world */

@@ -81,7 +81,7 @@ static plait_status fill(struct comm *comm, const struct comm_plan *plan)
     group->transport = world->transport;
     group->endpoint = world->endpoint;
     group->context = (uint64_t)plan->channel << 48 | (plan->first_number & ((UINT64_C(1) << 48) - 1));
-    group->number = plan->first_number - 1;
+    group->number = group->uncounted = plan->first_number - 1;
     group->facts = facts_for(world, plan->ranks, group->board != NULL);
     group->stores = world->settings.stores;
     group->streamed = stores_streamed(group->stores, world->line_ns);

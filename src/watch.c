@@ -45,7 +45,8 @@ static void write_record(struct fault_record *record, const struct comm *comm, c
     char call[CALL_TEXT_BYTES];
     describe_work(work, &operation, call);
     struct culprit who = culprit_of(comm, culprit);
-    fault_write(record, kind, status, &who, work != NULL ? work->number : 0, operation, call, evidence);
+    uint64_t number = work != NULL && work->number > 0 ? work->number - comm->group.uncounted : 0;
+    fault_write(record, kind, status, &who, comm->name, number, operation, call, evidence);
 }
 
 /* The work that a communicator's fault is about: its collective, else a message of it. */

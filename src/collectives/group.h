@@ -30,7 +30,8 @@ struct group {
     const struct transport *transport;
     struct endpoint *endpoint;
     uint64_t context; /* of its messages */
-    uint64_t number;  /* of the latest operation started */
+    uint64_t number;  /* of the latest operation started; only grows, over all users of the channel */
+    uint64_t uncounted; /* what of it people don't count: other users', and the start's own */
     struct board *board; /* NULL where a peer's memory can't be read */
     struct staging staging;
     enum stores stores; /* as set */

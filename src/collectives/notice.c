@@ -108,7 +108,7 @@ static void end_by_mismatch(struct execution *x)
     x->status = failure(PLAIT_MISMATCH,
                         "operation %llu differs between ranks: rank %d calls %s, rank %d calls %s; it fails on "
                         "all ranks and no output was touched",
-                        (unsigned long long)x->number, odd, odd_text, usual, usual_text);
+                        (unsigned long long)(x->number - x->group->uncounted), odd, odd_text, usual, usual_text);
 }
 
 /* A few looks in a row save the way out of the executor and back while a

@@ -22,12 +22,14 @@ static const char *verb(plait_fault_kind kind)
 static void write_sentence(struct fault_record *record, const struct culprit *culprit)
 {
     const plait_fault *fault = &record->fault;
-    char where[256] = "", who[128] = "it is not known who is to blame";
+    char where[320] = "", who[128] = "it is not known who is to blame";
     if (fault->call[0] != '\0' && fault->operation_number > 0)
-        snprintf(where, sizeof where, "operation %llu, %s: ", (unsigned long long)fault->operation_number,
-                 fault->call);
+        snprintf(where, sizeof where, "%s, operation %llu, %s: ", fault->communicator,
+                 (unsigned long long)fault->operation_number, fault->call);
     else if (fault->call[0] != '\0')
-        snprintf(where, sizeof where, "%s: ", fault->call);
+        snprintf(where, sizeof where, "%s, %s: ", fault->communicator, fault->call);
+    else
+        snprintf(where, sizeof where, "%s: ", fault->communicator);
     if (culprit->rank >= 0)
         snprintf(who, sizeof who, "rank %d (pid %lld on %s) %s", culprit->rank, (long long)culprit->pid,
                  fault->host, verb(fault->kind));
@@ -36,8 +38,8 @@ static void write_sentence(struct fault_record *record, const struct culprit *cu
 }
 
 void fault_write(struct fault_record *record, plait_fault_kind kind, plait_status status,
-                 const struct culprit *culprit, uint64_t number, const char *operation, const char *call,
-                 const char *evidence)
+                 const struct culprit *culprit, const char *communicator, uint64_t number, const char *operation,
+                 const char *call, const char *evidence)
 {
     plait_fault *fault = &record->fault;
     *fault = (plait_fault){ .struct_size = sizeof *fault,
@@ -49,6 +51,7 @@ void fault_write(struct fault_record *record, plait_fault_kind kind, plait_statu
     snprintf(fault->host, sizeof fault->host, "%s", culprit->host != NULL ? culprit->host : "");
     snprintf(fault->operation, sizeof fault->operation, "%s", operation != NULL ? operation : "");
     snprintf(fault->call, sizeof fault->call, "%s", call != NULL ? call : "");
+    snprintf(fault->communicator, sizeof fault->communicator, "%s", communicator != NULL ? communicator : "");
     snprintf(fault->evidence, sizeof fault->evidence, "%s", evidence != NULL ? evidence : "");
     write_sentence(record, culprit);
 }
