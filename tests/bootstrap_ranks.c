@@ -26,7 +26,8 @@ static void *run_start(void *argument)
     start->options.deadline = deadline_after_ms(start->timeout_ms);
     start->status = bootstrap_exchange(&start->options, &mine, start->cards, &start->result);
     start->seconds = (double)(clock_ns() - begin) / 1e9;
-    snprintf(start->sentence, sizeof start->sentence, "%s", start->status == PLAIT_OK ? "" : plait_last_error());
+    snprintf(start->sentence, sizeof start->sentence, "%s",
+             start->status == PLAIT_OK ? "" : plait_last_error());
     return NULL;
 }
 

@@ -14,8 +14,8 @@ enum { START_RANKS_MAX = 64 };
 struct start {
     struct bootstrap_options options;
     int64_t timeout_ms;
-    int delay_ms;      /* before it begins */
-    atomic_int *gate;  /* not before this is set; NULL: none */
+    int delay_ms;     /* before it begins */
+    atomic_int *gate; /* not before this is set; NULL: none */
     /* what came of it */
     plait_status status;
     char sentence[1024];

@@ -13,8 +13,8 @@ struct world_case {
     const char *name;
     enum way way;
     int size;
-    int worlds;        /* one after another over the same store, file, group or port */
-    int slow_rank;     /* starts `slow_ms` after the others */
+    int worlds;    /* one after another over the same store, file, group or port */
+    int slow_rank; /* starts `slow_ms` after the others */
     int slow_ms;
     const char *job_key;
     const char *address; /* TCP; NULL: 127.0.0.1 */
@@ -52,10 +52,11 @@ static void ranks_meet(void **state)
 {
     const struct world_case *world = *state;
     static struct start starts[START_RANKS_MAX];
-    struct bootstrap_options options = { .job_key = world->job_key,
-                                         .job_key_size = world->job_key != NULL ? strlen(world->job_key) : 0 };
+    struct bootstrap_options options = { .job_key = world->job_key };
     char file[64] = "";
     plait_store *store = NULL;
+    if (world->job_key != NULL)
+        options.job_key_size = strlen(world->job_key);
     if (world->way == THREADS)
         assert_int_equal(plait_thread_group_create(world->size, &options.threads), PLAIT_OK);
     if (world->way == STORE)
@@ -128,9 +129,13 @@ static void options_are_checked(void **state)
         { { .rank = 0, .size = 2, .job_key_size = 3 }, PLAIT_INVALID_ARGUMENT, "job key" },
         { { .rank = 0, .size = 2 }, PLAIT_INVALID_ARGUMENT, "MASTER_ADDR" },
         { { .rank = 0, .size = 2, .address = "127.0.0.1" }, PLAIT_INVALID_ARGUMENT, "port is 0" },
-        { { .rank = 0, .size = 2, .address = "127.0.0.1", .port = 65536 }, PLAIT_INVALID_ARGUMENT, "port is 65536" },
+        { { .rank = 0, .size = 2, .address = "127.0.0.1", .port = 65536 },
+          PLAIT_INVALID_ARGUMENT,
+          "port is 65536" },
         { { .rank = 0, .size = 3, .threads = group }, PLAIT_INVALID_ARGUMENT, "a thread group of 2" },
-        { { .rank = 0, .size = 2, .threads = (void *)&card }, PLAIT_INVALID_USAGE, "not a living thread group" },
+        { { .rank = 0, .size = 2, .threads = (void *)&card },
+          PLAIT_INVALID_USAGE,
+          "not a living thread group" },
         { { .rank = 0, .size = 2, .store = &(plait_store){ 0 } }, PLAIT_INVALID_ARGUMENT, "lacks set" },
         { { .rank = 0, .size = 2, .file = "" }, PLAIT_INVALID_ARGUMENT, "empty name" },
         { { .rank = 0, .size = 2, .file = "/no/such/place" }, PLAIT_INVALID_ARGUMENT, "/no/such/place" },
@@ -143,8 +148,9 @@ static void options_are_checked(void **state)
     }
     plait_thread_group_destroy(group);
     plait_thread_group_destroy(group); /* twice is harmless */
-    assert_int_equal(bootstrap_exchange(&(struct bootstrap_options){ .size = 2, .threads = group }, &card, cards, &result),
-                     PLAIT_INVALID_USAGE);
+    assert_int_equal(
+        bootstrap_exchange(&(struct bootstrap_options){ .size = 2, .threads = group }, &card, cards, &result),
+        PLAIT_INVALID_USAGE);
 }
 
 int main(void)
@@ -153,7 +159,8 @@ int main(void)
     size_t count = 0;
     for (size_t i = 0; i < LENGTH(cases); i++)
         if (cases[i].address == NULL || strcmp(cases[i].address, "::1") != 0 || has_ipv6())
-            tests[count++] = (struct CMUnitTest){ .name = cases[i].name, .test_func = ranks_meet,
+            tests[count++] = (struct CMUnitTest){ .name = cases[i].name,
+                                                  .test_func = ranks_meet,
                                                   .initial_state = &cases[i] };
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(options_are_checked);
     return check_run("bootstrap", tests, count);

@@ -27,7 +27,8 @@ static void pause_ms(int ms)
 /* A connection to rank 0, once it listens. */
 static int reach(void)
 {
-    struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port),
+    struct sockaddr_in address = { .sin_family = AF_INET,
+                                   .sin_port = htons((uint16_t)port),
                                    .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
     for (;;) {
         int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -232,8 +233,9 @@ static void *call_stranger(void *argument)
 static void one_line_and_on_it_goes(void **state)
 {
     const struct stranger *stranger = *state;
-    struct bootstrap_options options = { .address = "127.0.0.1", .port = port = free_port(), .job_key = "k",
-                                         .job_key_size = 1 };
+    struct bootstrap_options options = {
+        .address = "127.0.0.1", .port = port = free_port(), .job_key = "k", .job_key_size = 1
+    };
     static struct start starts[START_RANKS_MAX];
     pthread_t thread;
     int before = open_descriptors();
@@ -333,7 +335,8 @@ static void *squat(void *argument)
 
 static void squat_at(struct squatter *squatter, int at, enum manner manner)
 {
-    struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons((uint16_t)at),
+    struct sockaddr_in address = { .sin_family = AF_INET,
+                                   .sin_port = htons((uint16_t)at),
                                    .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
     int on = 1;
     squatter->manner = manner;
@@ -433,11 +436,13 @@ int main(void)
     if (sodium_init() < 0)
         return 1;
     for (size_t i = 0; i < LENGTH(strangers); i++)
-        tests[count++] = (struct CMUnitTest){ .name = strangers[i].name, .test_func = one_line_and_on_it_goes,
+        tests[count++] = (struct CMUnitTest){ .name = strangers[i].name,
+                                              .test_func = one_line_and_on_it_goes,
                                               .initial_state = (void *)(uintptr_t)&strangers[i] };
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(many_silent_ones);
     for (size_t i = 0; i < LENGTH(squats); i++)
-        tests[count++] = (struct CMUnitTest){ .name = squats[i].name, .test_func = next_port_is_found,
+        tests[count++] = (struct CMUnitTest){ .name = squats[i].name,
+                                              .test_func = next_port_is_found,
                                               .initial_state = (void *)(uintptr_t)&squats[i] };
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(all_ports_are_taken);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(a_name_without_address);

@@ -12,7 +12,9 @@ static const unsigned char key[JOB_KEY_BYTES] = "a key", other_key[JOB_KEY_BYTES
 
 static struct claim some_claim(void)
 {
-    struct claim claim = { .rank = 3, .size = 8, .pid = 4711, .thread = 4712, .left_ms = 30000, .host = "node7" };
+    struct claim claim = {
+        .rank = 3, .size = 8, .pid = 4711, .thread = 4712, .left_ms = 30000, .host = "node7"
+    };
     memset(claim.nonce, 5, sizeof claim.nonce);
     return claim;
 }
@@ -53,8 +55,8 @@ static bool get_frame(enum frame_kind kind, const unsigned char *frame, size_t s
 static void frames_come_back(void **state)
 {
     (void)state;
-    static const size_t sizes[] = { HELLO_BYTES, CHALLENGE_BYTES, OPEN_BYTES, CARD_FRAME_BYTES, COMPLAINT_BYTES,
-                                    FAREWELL_BYTES };
+    static const size_t sizes[] = { HELLO_BYTES,      CHALLENGE_BYTES, OPEN_BYTES,
+                                    CARD_FRAME_BYTES, COMPLAINT_BYTES, FAREWELL_BYTES };
     unsigned char frame[CARD_FRAME_BYTES + 1] = { 0 };
     struct claim claim = some_claim();
     for (int kind = 0; kind < KINDS; kind++) {
@@ -85,8 +87,13 @@ static void claims_out_of_range(void **state)
         int64_t left_ms;
         bool good;
     } claims[] = {
-        { 0, 1, 0, true },  { 0, 0, 0, false },  { 1, 1, 0, false },  { -1, 1, 0, false },
-        { 0, -1, 0, false }, { 0, 1, -1, false }, { WIRE_RANKS_MAX - 1, WIRE_RANKS_MAX, 0, true },
+        { 0, 1, 0, true },
+        { 0, 0, 0, false },
+        { 1, 1, 0, false },
+        { -1, 1, 0, false },
+        { 0, -1, 0, false },
+        { 0, 1, -1, false },
+        { WIRE_RANKS_MAX - 1, WIRE_RANKS_MAX, 0, true },
         { 0, WIRE_RANKS_MAX + 1, 0, false },
     };
     for (size_t i = 0; i < LENGTH(claims); i++) {
@@ -149,8 +156,12 @@ static void outcomes_come_back(void **state)
     memset(cards, 4, sizeof cards);
     static const plait_status statuses[] = { PLAIT_OK, PLAIT_START_FAILED, PLAIT_OUT_OF_RESOURCES };
     for (size_t i = 0; i < LENGTH(statuses); i++) {
-        struct outcome outcome = { .status = statuses[i], .size = SIZE, .generation = 77, .sentence = "why",
-                                   .nonces = nonces, .cards = cards };
+        struct outcome outcome = { .status = statuses[i],
+                                   .size = SIZE,
+                                   .generation = 77,
+                                   .sentence = "why",
+                                   .nonces = nonces,
+                                   .cards = cards };
         struct outcome back = { .size = SIZE, .nonces = back_nonces, .cards = back_cards };
         struct outcome wrong = { .size = SIZE - 1, .nonces = back_nonces, .cards = back_cards };
         size_t size = wire_outcome_size(statuses[i], SIZE);
@@ -176,8 +187,8 @@ static void missing_ranks_in_words(void **state)
     static const struct {
         const char *there, *text;
     } rows[] = {
-        { "1110111", "rank 3" },          { "0", "rank 0" },          { "11101000", "ranks 3, 5-7" },
-        { "1001", "ranks 1, 2" },         { "10001", "ranks 1-3" },   { "0101", "ranks 0, 2" },
+        { "1110111", "rank 3" },  { "0", "rank 0" },        { "11101000", "ranks 3, 5-7" },
+        { "1001", "ranks 1, 2" }, { "10001", "ranks 1-3" }, { "0101", "ranks 0, 2" },
     };
     char text[256];
     for (size_t i = 0; i < LENGTH(rows); i++) {
@@ -241,10 +252,14 @@ static void log_headers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(frames_come_back),         cmocka_unit_test(claims_out_of_range),
-        cmocka_unit_test(names_are_made_printable), cmocka_unit_test(seals_hold),
-        cmocka_unit_test(outcomes_come_back),       cmocka_unit_test(missing_ranks_in_words),
-        cmocka_unit_test(logs_are_cut_where_they_are_damaged), cmocka_unit_test(log_headers),
+        cmocka_unit_test(frames_come_back),
+        cmocka_unit_test(claims_out_of_range),
+        cmocka_unit_test(names_are_made_printable),
+        cmocka_unit_test(seals_hold),
+        cmocka_unit_test(outcomes_come_back),
+        cmocka_unit_test(missing_ranks_in_words),
+        cmocka_unit_test(logs_are_cut_where_they_are_damaged),
+        cmocka_unit_test(log_headers),
     };
     if (sodium_init() < 0)
         return 1;

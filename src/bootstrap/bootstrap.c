@@ -80,7 +80,8 @@ static plait_status check_options(const struct bootstrap_options *options)
         return failure(PLAIT_INVALID_ARGUMENT, "rank %d of %d: it must be 0 to %d", options->rank,
                        options->size, options->size - 1);
     if (options->job_key == NULL && options->job_key_size > 0)
-        return failure(PLAIT_INVALID_ARGUMENT, "the job key is NULL and has %zu bytes", options->job_key_size);
+        return failure(PLAIT_INVALID_ARGUMENT, "the job key is NULL and has %zu bytes",
+                       options->job_key_size);
     return PLAIT_OK;
 }
 
@@ -101,7 +102,11 @@ plait_status bootstrap_exchange(const struct bootstrap_options *options, const s
         return failure(PLAIT_SYSTEM_ERROR, "libsodium found no source of random numbers on this machine");
 
     struct exchange exchange = {
-        .options = options, .mine = mine, .cards = cards, .self = own_claim(options), .start = clock_ns(),
+        .options = options,
+        .mine = mine,
+        .cards = cards,
+        .self = own_claim(options),
+        .start = clock_ns(),
     };
     job_key_base(options, exchange.base);
     exchange.outcome.size = options->size;

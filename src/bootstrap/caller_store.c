@@ -11,8 +11,9 @@ static plait_status set(void *context, const char *key, const void *value, size_
     const plait_store *store = context;
     int code = store->set(store->context, key, value, size);
     if (code != 0)
-        return failure(PLAIT_START_FAILED, "the caller's store could not set the key \"%s\" to %zu bytes: it returned %d",
-                       key, size, code);
+        return failure(PLAIT_START_FAILED,
+                       "the caller's store could not set the key \"%s\" to %zu bytes: it returned %d", key,
+                       size, code);
     return PLAIT_OK;
 }
 
@@ -21,8 +22,8 @@ static plait_status add(void *context, const char *key, int64_t amount, int64_t 
     const plait_store *store = context;
     int code = store->add(store->context, key, amount, sum);
     if (code != 0)
-        return failure(PLAIT_START_FAILED, "the caller's store could not add to the key \"%s\": it returned %d", key,
-                       code);
+        return failure(PLAIT_START_FAILED,
+                       "the caller's store could not add to the key \"%s\": it returned %d", key, code);
     return PLAIT_OK;
 }
 
@@ -47,9 +48,10 @@ static plait_status get(void *context, const char *key, void *value, size_t *siz
 static plait_status meet(struct exchange *exchange)
 {
     const plait_store *store = exchange->options->store;
+    const char *lacks = store->set == NULL ? "set" : store->get == NULL ? "get" : "add";
     if (store->set == NULL || store->get == NULL || store->add == NULL)
         return failure(PLAIT_INVALID_ARGUMENT, "the caller's store lacks %s: set, get and add are needed",
-                       store->set == NULL ? "set" : store->get == NULL ? "get" : "add");
+                       lacks);
     struct store_view view = { .context = (void *)(uintptr_t)store, .set = set, .get = get, .add = add };
     return store_exchange(exchange, &view);
 }

@@ -24,7 +24,8 @@ void log_put_header(unsigned char *bytes, uint64_t epoch);
 enum log_check log_check_header(const unsigned char *bytes, size_t size, uint64_t *epoch);
 
 size_t log_record_size(size_t key_size, size_t value_size);
-void log_put_record(unsigned char *bytes, enum log_kind kind, const char *key, const void *value, size_t size);
+void log_put_record(unsigned char *bytes, enum log_kind kind, const char *key, const void *value,
+                    size_t size);
 
 /* Applies whole, good records to the map; returns the bytes they take. SIZE_MAX: out of memory. */
 size_t log_apply(const unsigned char *bytes, size_t size, struct key_map *map);

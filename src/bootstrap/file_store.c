@@ -45,14 +45,15 @@ static plait_status open_file(struct file_store *store)
     /* O_NONBLOCK so that a pipe of that name can't hang us. 0600: it may hold what joins the world. */
     store->fd = open(store->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
     if (store->fd < 0)
-        return failure_errno(errno == EMFILE || errno == ENFILE ? PLAIT_OUT_OF_RESOURCES : PLAIT_INVALID_ARGUMENT,
-                             errno, "the file \"%s\" by which ranks find each other can't be opened", store->path);
+        return failure_errno(
+            errno == EMFILE || errno == ENFILE ? PLAIT_OUT_OF_RESOURCES : PLAIT_INVALID_ARGUMENT, errno,
+            "the file \"%s\" by which ranks find each other can't be opened", store->path);
     struct stat info;
     if (fstat(store->fd, &info) != 0 || !S_ISREG(info.st_mode)) {
         close(store->fd);
         store->fd = -1;
-        return failure(PLAIT_INVALID_ARGUMENT, "\"%s\", by which ranks find each other, is not a regular file",
-                       store->path);
+        return failure(PLAIT_INVALID_ARGUMENT,
+                       "\"%s\", by which ranks find each other, is not a regular file", store->path);
     }
     return PLAIT_OK;
 }
@@ -71,8 +72,9 @@ static plait_status lock_file(struct file_store *store, int how)
             return failure_errno(PLAIT_SYSTEM_ERROR, errno, "the file \"%s\" can't be locked", store->path);
         /* At the deadline a lock that is only busy still gets its moment. */
         if (deadline_passed(store->deadline) && clock_ns() - start > 200000000)
-            return failure(PLAIT_START_FAILED, "the file \"%s\" has been locked by another process for %.1f s",
-                           store->path, (double)(clock_ns() - start) / 1e9);
+            return failure(PLAIT_START_FAILED,
+                           "the file \"%s\" has been locked by another process for %.1f s", store->path,
+                           (double)(clock_ns() - start) / 1e9);
         pause_us(&pause, 2000);
     }
     return PLAIT_OK;
@@ -93,8 +95,8 @@ static plait_status lock_current(struct file_store *store, int how)
         if (status != PLAIT_OK)
             return status;
         struct stat ours, theirs;
-        if (fstat(store->fd, &ours) == 0 && stat(store->path, &theirs) == 0 && ours.st_ino == theirs.st_ino
-            && ours.st_dev == theirs.st_dev)
+        if (fstat(store->fd, &ours) == 0 && stat(store->path, &theirs) == 0 && ours.st_ino == theirs.st_ino &&
+            ours.st_dev == theirs.st_dev)
             return PLAIT_OK;
         close(store->fd); /* unlocks it */
         store->fd = -1;
@@ -132,8 +134,8 @@ static plait_status write_at(struct file_store *store, const unsigned char *byte
             int error = put < 0 ? errno : EIO;
             if (ftruncate(store->fd, (off_t)at) != 0)
                 log_debug("the file \"%s\" keeps a record that was cut short", store->path);
-            return failure_errno(PLAIT_SYSTEM_ERROR, error, "%zu bytes can't be written to the file \"%s\"", size,
-                                 store->path);
+            return failure_errno(PLAIT_SYSTEM_ERROR, error, "%zu bytes can't be written to the file \"%s\"",
+                                 size, store->path);
         }
         done += (size_t)put;
     }
@@ -144,8 +146,10 @@ static plait_status write_at(struct file_store *store, const unsigned char *byte
 
 static plait_status foreign_file(struct file_store *store, size_t size)
 {
-    return failure(PLAIT_INVALID_ARGUMENT, "the file \"%s\", by which ranks should find each other, holds %zu bytes of "
-                   "something else; it was left alone: name another one", store->path, size);
+    return failure(PLAIT_INVALID_ARGUMENT,
+                   "the file \"%s\", by which ranks should find each other, holds %zu bytes of "
+                   "something else; it was left alone: name another one",
+                   store->path, size);
 }
 
 /* Checks the header; starts over when the file was rewritten. Sets *empty for a file without a header. */
@@ -197,7 +201,8 @@ static plait_status catch_up(struct file_store *store, bool *empty)
     store->known += used;
     if (used < size && !store->warned) {
         store->warned = true;
-        log_warn("the file \"%s\" ends in %zu bytes that are no records; they are passed over", store->path, size - used);
+        log_warn("the file \"%s\" ends in %zu bytes that are no records; they are passed over", store->path,
+                 size - used);
     }
     return status;
 }
@@ -239,7 +244,8 @@ static plait_status begin_write(struct file_store *store)
 }
 
 /* Adds a record, over whatever a dead writer left behind the last good one. */
-static plait_status append(struct file_store *store, enum log_kind kind, const char *key, const void *value, size_t size)
+static plait_status append(struct file_store *store, enum log_kind kind, const char *key, const void *value,
+                           size_t size)
 {
     size_t record_size = log_record_size(strlen(key), size);
     unsigned char *record = size <= LOG_VALUE_MAX ? malloc(record_size) : NULL;

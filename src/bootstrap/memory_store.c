@@ -89,8 +89,8 @@ static const struct key_entry *wait_for(struct memory_store *store, const char *
             return entry;
         if (deadline == NO_DEADLINE)
             pthread_cond_wait(&store->changed, &store->lock);
-        else if (deadline_passed(deadline)
-                 || pthread_cond_timedwait(&store->changed, &store->lock, &until) == ETIMEDOUT)
+        else if (deadline_passed(deadline) ||
+                 pthread_cond_timedwait(&store->changed, &store->lock, &until) == ETIMEDOUT)
             break;
     }
     return NULL;

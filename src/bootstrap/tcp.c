@@ -69,7 +69,8 @@ bool endpoint_is_loopback(const struct endpoint *endpoint)
 static bool listed(const struct endpoint *list, int count, const struct addrinfo *info)
 {
     for (int i = 0; i < count; i++)
-        if (list[i].size == info->ai_addrlen && memcmp(&list[i].address, info->ai_addr, info->ai_addrlen) == 0)
+        if (list[i].size == info->ai_addrlen &&
+            memcmp(&list[i].address, info->ai_addr, info->ai_addrlen) == 0)
             return true;
     return false;
 }
@@ -148,10 +149,12 @@ static plait_status meet(struct exchange *exchange)
 {
     const struct bootstrap_options *options = exchange->options;
     if (options->address == NULL || options->address[0] == '\0')
-        return failure(PLAIT_INVALID_ARGUMENT, "rank %d of %d has no address of rank 0: set MASTER_ADDR or options.address",
+        return failure(PLAIT_INVALID_ARGUMENT,
+                       "rank %d of %d has no address of rank 0: set MASTER_ADDR or options.address",
                        options->rank, options->size);
     if (options->port < 1 || options->port > 65535)
-        return failure(PLAIT_INVALID_ARGUMENT, "rank %d of %d: rank 0's port is %d; it must be 1 to 65535 (MASTER_PORT)",
+        return failure(PLAIT_INVALID_ARGUMENT,
+                       "rank %d of %d: rank 0's port is %d; it must be 1 to 65535 (MASTER_PORT)",
                        options->rank, options->size, options->port);
     return options->rank == 0 ? tcp_host(exchange) : tcp_join(exchange);
 }

@@ -16,8 +16,8 @@
 #include "bootstrap/way.h"
 
 enum {
-    PORT_TRIES = 16,    /* MASTER_PORT and the next ones */
-    ADDRESSES_MAX = 8,  /* of one name */
+    PORT_TRIES = 16,   /* MASTER_PORT and the next ones */
+    ADDRESSES_MAX = 8, /* of one name */
     ENDPOINT_TEXT_BYTES = 80,
     REASON_BYTES = 224
 };

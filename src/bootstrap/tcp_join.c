@@ -82,8 +82,8 @@ static int read_all(int fd, unsigned char *bytes, size_t size, int64_t deadline)
 static bool met_itself(int fd)
 {
     struct endpoint here = { .size = sizeof here.address }, there = { .size = sizeof there.address };
-    if (getsockname(fd, (struct sockaddr *)&here.address, &here.size) != 0
-        || getpeername(fd, (struct sockaddr *)&there.address, &there.size) != 0)
+    if (getsockname(fd, (struct sockaddr *)&here.address, &here.size) != 0 ||
+        getpeername(fd, (struct sockaddr *)&there.address, &there.size) != 0)
         return false;
     char one[ENDPOINT_TEXT_BYTES], two[ENDPOINT_TEXT_BYTES];
     return strcmp(endpoint_text(&here, one), endpoint_text(&there, two)) == 0;
@@ -150,7 +150,8 @@ static enum attempt_end read_challenge(struct call *call, int64_t deadline)
     if (wire_header(frame, HEADER_BYTES, &header) != HEADER_GOOD)
         return strange(call, "answers, but not as Plait does");
     if (header.version != WIRE_VERSION) {
-        snprintf(call->reason, REASON_BYTES, "speaks wire version %d, this rank speaks %d", header.version, WIRE_VERSION);
+        snprintf(call->reason, REASON_BYTES, "speaks wire version %d, this rank speaks %d", header.version,
+                 WIRE_VERSION);
         return ATTEMPT_STRANGE;
     }
     if (header.kind != WIRE_CHALLENGE || header.size != CHALLENGE_BYTES - HEADER_BYTES)
@@ -173,7 +174,8 @@ static enum attempt_end read_challenge(struct call *call, int64_t deadline)
 }
 
 /* Checks and takes the outcome in `frame`. */
-static enum attempt_end take_outcome(struct call *call, const unsigned char *frame, size_t size, plait_status *status)
+static enum attempt_end take_outcome(struct call *call, const unsigned char *frame, size_t size,
+                                     plait_status *status)
 {
     struct outcome *outcome = &call->exchange->outcome;
     struct place place = tcp_place(call->hello, call->leader.nonce);
@@ -203,14 +205,15 @@ static enum attempt_end read_outcome(struct call *call, plait_status *status)
     if (code != 0)
         return ended(call, ATTEMPT_LOST, code, "after it had taken this rank in");
     most = most > refusal ? most : refusal;
-    if (wire_header(head, sizeof head, &header) != HEADER_GOOD || header.version != WIRE_VERSION
-        || header.kind != WIRE_OUTCOME || header.size > most - HEADER_BYTES)
+    if (wire_header(head, sizeof head, &header) != HEADER_GOOD || header.version != WIRE_VERSION ||
+        header.kind != WIRE_OUTCOME || header.size > most - HEADER_BYTES)
         return strange(call, "answered the card with something else than the outcome");
 
     size_t size = HEADER_BYTES + (size_t)header.size;
     frame = malloc(size);
     if (frame == NULL) {
-        *status = failure(PLAIT_OUT_OF_MEMORY, "no memory for the cards of %d ranks", call->exchange->options->size);
+        *status = failure(PLAIT_OUT_OF_MEMORY, "no memory for the cards of %d ranks",
+                          call->exchange->options->size);
         return ATTEMPT_OVER;
     }
     memcpy(frame, head, sizeof head);
@@ -223,7 +226,8 @@ static enum attempt_end read_outcome(struct call *call, plait_status *status)
     return result;
 }
 
-static enum attempt_end talk(struct call *call, const struct endpoint *endpoint, int64_t until, plait_status *status)
+static enum attempt_end talk(struct call *call, const struct endpoint *endpoint, int64_t until,
+                             plait_status *status)
 {
     struct claim claim = exchange_claim(call->exchange);
     int code = connect_within(call->fd, endpoint, until);
@@ -253,8 +257,9 @@ enum attempt_end tcp_attempt(struct exchange *exchange, const struct endpoint *e
     if (call.fd < 0 && (errno == EAFNOSUPPORT || errno == EPROTONOSUPPORT))
         return ended(&call, ATTEMPT_REFUSED, errno, "while connecting");
     if (call.fd < 0) {
-        *status = failure_errno(status_of_errno(errno), errno, "rank %d of %d can't open a socket to find rank 0",
-                                exchange->self.rank, exchange->self.size);
+        *status =
+            failure_errno(status_of_errno(errno), errno, "rank %d of %d can't open a socket to find rank 0",
+                          exchange->self.rank, exchange->self.size);
         return ATTEMPT_OVER;
     }
     int64_t until = deadline_after_ms(patience_ms), deadline = exchange->options->deadline;
@@ -287,7 +292,8 @@ struct search {
 
 static bool same_addresses(const struct search *search, const struct endpoint *list, int count)
 {
-    return count == search->address_count && memcmp(list, search->addresses, (size_t)count * sizeof *list) == 0;
+    return count == search->address_count &&
+           memcmp(list, search->addresses, (size_t)count * sizeof *list) == 0;
 }
 
 /* Asks for the name's addresses, now and then: a pod's name may come late, or move. */
@@ -327,8 +333,8 @@ static void plan_next_try(struct candidate *candidate, enum attempt_end end)
         return;
     }
     candidate->next_try = deadline_after_ms(end == ATTEMPT_SILENT ? BACKOFF_LAST_MS : candidate->patience_ms);
-    candidate->patience_ms = candidate->patience_ms * 2 < PATIENCE_LAST_MS ? candidate->patience_ms * 2
-                                                                         : PATIENCE_LAST_MS;
+    candidate->patience_ms =
+        candidate->patience_ms * 2 < PATIENCE_LAST_MS ? candidate->patience_ms * 2 : PATIENCE_LAST_MS;
 }
 
 /* Keeps why an attempt failed. That somebody was there tells more than that nobody is there now. */
@@ -337,7 +343,8 @@ static void keep_reason(struct candidate *candidate, enum attempt_end end, const
     if (end != ATTEMPT_REFUSED)
         snprintf(candidate->reason, REASON_BYTES, "%s", reason);
     else if (candidate->met && !candidate->left)
-        snprintf(candidate->reason + strlen(candidate->reason), REASON_BYTES - strlen(candidate->reason), ", then %s", reason);
+        snprintf(candidate->reason + strlen(candidate->reason), REASON_BYTES - strlen(candidate->reason),
+                 ", then %s", reason);
     else if (!candidate->met)
         snprintf(candidate->reason, REASON_BYTES, "%s", reason);
     candidate->left = end == ATTEMPT_REFUSED;
@@ -355,7 +362,8 @@ static plait_status go_round(struct search *search)
         if (deadline_passed(search->exchange->options->deadline))
             break;
         char reason[REASON_BYTES] = "";
-        enum attempt_end end = tcp_attempt(search->exchange, &candidate->endpoint, candidate->patience_ms, reason, &status);
+        enum attempt_end end =
+            tcp_attempt(search->exchange, &candidate->endpoint, candidate->patience_ms, reason, &status);
         if (end == ATTEMPT_OVER)
             return status;
         keep_reason(candidate, end, reason);
@@ -374,16 +382,16 @@ static void tell_candidates(const struct search *search, char *text, size_t text
         for (int first = 0; first < ports; first++) {
             const char *reason = search->candidates[first * search->address_count + a].reason;
             int last = first;
-            while (last + 1 < ports
-                   && strcmp(search->candidates[(last + 1) * search->address_count + a].reason, reason) == 0)
+            while (last + 1 < ports &&
+                   strcmp(search->candidates[(last + 1) * search->address_count + a].reason, reason) == 0)
                 last++;
             char name[ENDPOINT_TEXT_BYTES], range[16] = "";
             endpoint_text(&search->candidates[first * search->address_count + a].endpoint, name);
             if (last > first)
                 snprintf(range, sizeof range, "-%d", search->first_port + last);
             if (used + strlen(reason) + 100 < text_size)
-                used += (size_t)snprintf(text + used, text_size - used, "%s%s%s: %s", used > 0 ? "; " : "", name, range,
-                                         reason[0] != '\0' ? reason : "not tried");
+                used += (size_t)snprintf(text + used, text_size - used, "%s%s%s: %s", used > 0 ? "; " : "",
+                                         name, range, reason[0] != '\0' ? reason : "not tried");
             first = last;
         }
     }
@@ -394,9 +402,9 @@ static plait_status not_found(const struct search *search)
     const struct exchange *exchange = search->exchange;
     char tried[700];
     tell_candidates(search, tried, sizeof tried);
-    return failure(PLAIT_START_FAILED, "rank %d of %d found no rank 0 within %.1f s at \"%.100s\": %s", exchange->self.rank,
-                   exchange->self.size, exchange_seconds(exchange), exchange->options->address,
-                   search->count > 0 ? tried : search->unresolved);
+    return failure(PLAIT_START_FAILED, "rank %d of %d found no rank 0 within %.1f s at \"%.100s\": %s",
+                   exchange->self.rank, exchange->self.size, exchange_seconds(exchange),
+                   exchange->options->address, search->count > 0 ? tried : search->unresolved);
 }
 
 plait_status tcp_join(struct exchange *exchange)

@@ -22,7 +22,8 @@ static int listen_at(const struct endpoint *endpoint, bool only_six)
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (endpoint->address.ss_family == AF_INET6)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &six, sizeof six);
-    if (bind(fd, (const struct sockaddr *)&endpoint->address, endpoint->size) == 0 && listen(fd, BACKLOG) == 0)
+    if (bind(fd, (const struct sockaddr *)&endpoint->address, endpoint->size) == 0 &&
+        listen(fd, BACKLOG) == 0)
         return fd;
     int error = errno;
     close(fd);
@@ -52,7 +53,7 @@ static bool not_here(int error)
     return error == EADDRNOTAVAIL || error == EAFNOSUPPORT || error == EPROTONOSUPPORT;
 }
 
-/* Listens at one port on those of the addresses that are local. 0, or an errno: EADDRNOTAVAIL when none is. */
+/* Listens at one port on those of the addresses that are local. 0, or an errno: EADDRNOTAVAIL if none is. */
 static int listen_on_names(struct listeners *listeners, struct endpoint *list, int count, int port)
 {
     for (int i = 0; i < count; i++) {
@@ -73,7 +74,8 @@ static int listen_on_names(struct listeners *listeners, struct endpoint *list, i
 /* Listens at one port on all addresses, of both families where the machine has both. 0 or an errno. */
 static int listen_on_all(struct listeners *listeners, int port)
 {
-    struct endpoint six = { .size = sizeof(struct sockaddr_in6) }, four = { .size = sizeof(struct sockaddr_in) };
+    struct endpoint six = { .size = sizeof(struct sockaddr_in6) },
+                    four = { .size = sizeof(struct sockaddr_in) };
     six.address.ss_family = AF_INET6; /* and the address is zero, which is "any" */
     four.address.ss_family = AF_INET;
     endpoint_set_port(&six, port);
@@ -92,11 +94,19 @@ static int listen_on_all(struct listeners *listeners, int port)
  * machines would look for us in vain: a name of which we know only that needs all addresses. */
 static bool hides_us(const char *name, const struct endpoint *list, int count)
 {
-    bool loopback_meant = strcasecmp(name, "localhost") == 0 || strncmp(name, "127.", 4) == 0 || strcmp(name, "::1") == 0;
+    bool loopback_meant =
+        strcasecmp(name, "localhost") == 0 || strncmp(name, "127.", 4) == 0 || strcmp(name, "::1") == 0;
     for (int i = 0; i < count; i++)
         if (!endpoint_is_loopback(&list[i]))
             return false;
     return !loopback_meant;
+}
+
+/* Says beside the address why it is all of them. */
+static void note(struct listeners *listeners, const char *why)
+{
+    size_t used = strlen(listeners->text);
+    snprintf(listeners->text + used, sizeof listeners->text - used, " (%s)", why);
 }
 
 plait_status tcp_listen(const struct bootstrap_options *options, struct listeners *listeners)
@@ -107,11 +117,12 @@ plait_status tcp_listen(const struct bootstrap_options *options, struct listener
     memset(listeners, 0, sizeof *listeners);
     tcp_ports(options, &first, &last);
     int count = tcp_resolve(options->address, list, why);
-    bool all = count == 0 || hides_us(options->address, list, count);
+    bool all = count == 0 || hides_us(options->address, list, count), everywhere = false;
 
     for (int port = first; port <= last; port++) {
         error = all ? EADDRNOTAVAIL : listen_on_names(listeners, list, count, port);
-        if (error == EADDRNOTAVAIL)
+        everywhere = error == EADDRNOTAVAIL;
+        if (everywhere)
             error = listen_on_all(listeners, port);
         if (error == 0)
             break;
@@ -119,8 +130,13 @@ plait_status tcp_listen(const struct bootstrap_options *options, struct listener
             break;
     }
     if (error != 0)
-        return failure_errno(status_of_errno(error) == PLAIT_OUT_OF_MEMORY ? PLAIT_OUT_OF_MEMORY : PLAIT_OUT_OF_RESOURCES,
-                             error, "rank 0 can't listen at \"%.100s\", ports %d to %d", options->address, first, last);
-    log_info("rank 0 listens on %s%s%s", listeners->text, count == 0 ? ", because " : "", why);
+        return failure_errno(
+            status_of_errno(error) == PLAIT_OUT_OF_MEMORY ? PLAIT_OUT_OF_MEMORY : PLAIT_OUT_OF_RESOURCES,
+            error, "rank 0 can't listen at \"%.100s\", ports %d to %d", options->address, first, last);
+    if (count > 0 && !all && everywhere)
+        snprintf(why, sizeof why, "\"%.100s\" is no address of this machine", options->address);
+    if (why[0] != '\0')
+        note(listeners, why);
+    log_info("rank 0 listens on %s", listeners->text);
     return PLAIT_OK;
 }

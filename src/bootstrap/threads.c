@@ -57,10 +57,11 @@ static plait_status meet(struct exchange *exchange)
     const struct bootstrap_options *options = exchange->options;
     struct thread_group *group = handle_find(HANDLE_THREADS, options->threads);
     if (group == NULL)
-        return failure(PLAIT_INVALID_USAGE, "rank %d: options.threads is not a living thread group", options->rank);
+        return failure(PLAIT_INVALID_USAGE, "rank %d: options.threads is not a living thread group",
+                       options->rank);
     if (group->ranks != options->size)
-        return failure(PLAIT_INVALID_ARGUMENT, "rank %d: a world of %d over a thread group of %d", options->rank,
-                       options->size, group->ranks);
+        return failure(PLAIT_INVALID_ARGUMENT, "rank %d: a world of %d over a thread group of %d",
+                       options->rank, options->size, group->ranks);
     atomic_fetch_add_explicit(&group->users, 1, memory_order_relaxed);
     struct store_view view = memory_store_view(group->store);
     plait_status status = store_exchange(exchange, &view);

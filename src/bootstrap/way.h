@@ -13,10 +13,10 @@ struct exchange {
     const struct bootstrap_options *options;
     const struct card *mine;
     struct card *cards;
-    struct claim self;                  /* left_ms: see exchange_claim() */
+    struct claim self; /* left_ms: see exchange_claim() */
     unsigned char base[JOB_KEY_BYTES];
-    int64_t start;                      /* clock_ns() */
-    struct outcome outcome;             /* nonces and cards are there from the start */
+    int64_t start;          /* clock_ns() */
+    struct outcome outcome; /* nonces and cards are there from the start */
 };
 
 struct bootstrap_way {

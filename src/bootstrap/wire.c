@@ -233,7 +233,8 @@ bool wire_get_card(const unsigned char *frame, size_t size, struct claim *claim,
     return reader.good && reader.left == PROOF_BYTES;
 }
 
-bool wire_get_complaint(const unsigned char *frame, size_t size, enum complaint *complaint, struct claim *claim)
+bool wire_get_complaint(const unsigned char *frame, size_t size, enum complaint *complaint,
+                        struct claim *claim)
 {
     struct reader reader = body_of(frame, size, WIRE_COMPLAINT);
     uint64_t what = get_number(&reader, 4);
@@ -266,13 +267,14 @@ void place_add(struct place *place, const void *bytes, size_t size)
 
 /* The place and the frame are hashed in two steps, MAC(key, place | MAC(key, frame)),
  * so that a table for a thousand ranks is gone through once. */
-void wire_digest(const unsigned char *frame, size_t size, const unsigned char *key, unsigned char digest[PROOF_BYTES])
+void wire_digest(const unsigned char *frame, size_t size, const unsigned char *key,
+                 unsigned char digest[PROOF_BYTES])
 {
     job_key_prove(key, frame, size - PROOF_BYTES, digest);
 }
 
-void wire_seal_digest(const unsigned char digest[PROOF_BYTES], const unsigned char *key, const struct place *place,
-                      unsigned char proof[PROOF_BYTES])
+void wire_seal_digest(const unsigned char digest[PROOF_BYTES], const unsigned char *key,
+                      const struct place *place, unsigned char proof[PROOF_BYTES])
 {
     unsigned char both[PLACE_MAX + PROOF_BYTES];
     memcpy(both, place->bytes, place->size);
@@ -347,8 +349,8 @@ bool wire_get_outcome(const unsigned char *frame, size_t size, struct outcome *o
     /* A failure may come from a rank 0 that counts other ranks than we do. */
     if (ranks != (uint64_t)outcome->size) {
         memset(outcome->nonces, 0, (size_t)outcome->size * NONCE_BYTES);
-        return outcome->status != PLAIT_OK && ranks <= WIRE_RANKS_MAX
-            && reader.left == ranks * NONCE_BYTES + PROOF_BYTES;
+        return outcome->status != PLAIT_OK && ranks <= WIRE_RANKS_MAX &&
+               reader.left == ranks * NONCE_BYTES + PROOF_BYTES;
     }
     get_bytes(&reader, outcome->nonces, (size_t)ranks * NONCE_BYTES);
     if (outcome->status == PLAIT_OK)

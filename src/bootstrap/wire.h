@@ -33,13 +33,13 @@ enum {
 };
 
 enum wire_kind {
-    WIRE_HELLO = 1,  /* joiner to rank 0: a claim. Not sealed: it is what the proofs are over */
-    WIRE_CHALLENGE,  /* rank 0's answer: its claim with its nonce, sealed */
-    WIRE_CARD,       /* a claim and a card, sealed */
-    WIRE_OUTCOME,    /* rank 0's last word: the table, or why there is none; sealed */
-    WIRE_OPEN,       /* in a store: rank 0 opens a round; sealed */
-    WIRE_COMPLAINT,  /* in a store: a joiner that can't take its place; sealed */
-    WIRE_FAREWELL    /* why one side hangs up before the proof: a reason for people, believed by nobody */
+    WIRE_HELLO = 1, /* joiner to rank 0: a claim. Not sealed: it is what the proofs are over */
+    WIRE_CHALLENGE, /* rank 0's answer: its claim with its nonce, sealed */
+    WIRE_CARD,      /* a claim and a card, sealed */
+    WIRE_OUTCOME,   /* rank 0's last word: the table, or why there is none; sealed */
+    WIRE_OPEN,      /* in a store: rank 0 opens a round; sealed */
+    WIRE_COMPLAINT, /* in a store: a joiner that can't take its place; sealed */
+    WIRE_FAREWELL   /* why one side hangs up before the proof: a reason for people, believed by nobody */
 };
 
 enum farewell { FAREWELL_VERSION = 1, FAREWELL_KEY = 2 };
@@ -81,11 +81,13 @@ size_t wire_put_farewell(unsigned char *frame, enum farewell reason);
 
 /* Writes the proof into a frame's last PROOF_BYTES, and checks it. */
 void wire_seal(unsigned char *frame, size_t size, const unsigned char *key, const struct place *place);
-bool wire_sealed(const unsigned char *frame, size_t size, const unsigned char *key, const struct place *place);
+bool wire_sealed(const unsigned char *frame, size_t size, const unsigned char *key,
+                 const struct place *place);
 /* Sealing in two steps, for one large frame that goes to many places. */
-void wire_digest(const unsigned char *frame, size_t size, const unsigned char *key, unsigned char digest[PROOF_BYTES]);
-void wire_seal_digest(const unsigned char digest[PROOF_BYTES], const unsigned char *key, const struct place *place,
-                      unsigned char proof[PROOF_BYTES]);
+void wire_digest(const unsigned char *frame, size_t size, const unsigned char *key,
+                 unsigned char digest[PROOF_BYTES]);
+void wire_seal_digest(const unsigned char digest[PROOF_BYTES], const unsigned char *key,
+                      const struct place *place, unsigned char proof[PROOF_BYTES]);
 
 /* Decoders: false unless the whole frame is of that kind, this version and
  * this size, with fields in range. They do not look at the proof. */
@@ -93,7 +95,8 @@ bool wire_get_hello(const unsigned char *frame, size_t size, struct claim *claim
 bool wire_get_challenge(const unsigned char *frame, size_t size, struct claim *claim);
 bool wire_get_open(const unsigned char *frame, size_t size, struct claim *claim, uint64_t *generation);
 bool wire_get_card(const unsigned char *frame, size_t size, struct claim *claim, struct card *card);
-bool wire_get_complaint(const unsigned char *frame, size_t size, enum complaint *complaint, struct claim *claim);
+bool wire_get_complaint(const unsigned char *frame, size_t size, enum complaint *complaint,
+                        struct claim *claim);
 bool wire_get_farewell(const unsigned char *frame, size_t size, enum farewell *reason);
 
 /* How it ended. With PLAIT_OK there are nonces and cards for `size` ranks;
@@ -102,8 +105,8 @@ struct outcome {
     plait_status status;
     int size;
     uint64_t generation;
-    unsigned char secret[JOB_KEY_BYTES];  /* what the world's key is derived from */
-    unsigned char outsider[NONCE_BYTES];  /* a failed claimant it is meant for as well */
+    unsigned char secret[JOB_KEY_BYTES]; /* what the world's key is derived from */
+    unsigned char outsider[NONCE_BYTES]; /* a failed claimant it is meant for as well */
     char sentence[SENTENCE_BYTES];
     unsigned char (*nonces)[NONCE_BYTES]; /* size of them; NULL where there are none */
     struct card *cards;                   /* size of them; NULL where there are none */

@@ -27,8 +27,10 @@ static size_t read_twice(const uint8_t *bytes, size_t size)
     for (size_t i = 0; i < KEY_BUCKETS; i++) {
         for (const struct key_entry *entry = map.buckets[i]; entry != NULL; entry = entry->next) {
             const struct key_entry *twin = key_map_find(&again, entry->key, strlen(entry->key));
-            expect(twin != NULL && twin->count == entry->count && (twin->value == NULL) == (entry->value == NULL));
-            expect(entry->value == NULL || (twin->size == entry->size && memcmp(twin->value, entry->value, entry->size) == 0));
+            expect(twin != NULL && twin->count == entry->count &&
+                   (twin->value == NULL) == (entry->value == NULL));
+            expect(entry->value == NULL ||
+                   (twin->size == entry->size && memcmp(twin->value, entry->value, entry->size) == 0));
         }
     }
     free(log);

@@ -18,7 +18,8 @@ static void expect(int holds)
 static void check_claim(const struct claim *claim)
 {
     char text[CLAIM_TEXT_BYTES];
-    expect(claim->rank >= 0 && claim->rank < claim->size && claim->size <= WIRE_RANKS_MAX && claim->left_ms >= 0);
+    expect(claim->rank >= 0 && claim->rank < claim->size && claim->size <= WIRE_RANKS_MAX &&
+           claim->left_ms >= 0);
     expect(memchr(claim->host, '\0', HOST_BYTES) != NULL);
     expect(strlen(claim_text(claim, text)) < CLAIM_TEXT_BYTES);
 }
@@ -67,7 +68,8 @@ static size_t whole_size(int kind, int ranks, const uint8_t *body, size_t size)
     case WIRE_HELLO: return HELLO_BYTES;
     case WIRE_CHALLENGE: return CHALLENGE_BYTES;
     case WIRE_CARD: return CARD_FRAME_BYTES;
-    case WIRE_OUTCOME: return wire_outcome_size(size > 0 && body[0] == 0 ? PLAIT_OK : PLAIT_START_FAILED, ranks);
+    case WIRE_OUTCOME:
+        return wire_outcome_size(size > 0 && body[0] == 0 ? PLAIT_OK : PLAIT_START_FAILED, ranks);
     case WIRE_OPEN: return OPEN_BYTES;
     case WIRE_COMPLAINT: return COMPLAINT_BYTES;
     default: return FAREWELL_BYTES;
@@ -79,7 +81,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     enum { ROOM = 8192 };
     static unsigned char frame[ROOM];
-    static const unsigned char head[HEADER_BYTES] = { 0x93, 'P', 'L', 'A', 'I', 'T', '\r', '\n', WIRE_VERSION, 0 };
+    static const unsigned char head[HEADER_BYTES] = { 0x93, 'P',  'L',  'A',          'I',
+                                                      'T',  '\r', '\n', WIRE_VERSION, 0 };
     struct header header;
     struct place place = { 0 };
     if (size == 0)
