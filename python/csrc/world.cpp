@@ -1,6 +1,7 @@
 #include "world.h"
 
 #include <cstring>
+#include <thread>
 
 #include <c10/util/Exception.h>
 
@@ -12,13 +13,12 @@ struct StoreContext {
     std::string trouble; /* what the store's latest exception said */
 };
 
-/* Exceptions must not pass through C. Gives 0, or 1 for a failure. */
+/* Gives 0 if `call` does what was asked, or 1. Exceptions must not pass through C. */
 template <typename Call> static int guarded(void *context, Call call)
 {
     auto *self = static_cast<StoreContext *>(context);
     try {
-        call(self->store);
-        return 0;
+        return call(self->store) ? 0 : 1;
     } catch (const c10::Error &error) {
         self->trouble = error.what_without_backtrace();
     } catch (const std::exception &error) {
@@ -32,34 +32,48 @@ static int store_set(void *context, const char *key, const void *value, size_t s
     return guarded(context, [&](c10d::Store &store) {
         const auto *bytes = static_cast<const uint8_t *>(value);
         store.set(key, std::vector<uint8_t>(bytes, bytes + size));
+        return true;
     });
 }
 
-static void wait_for(c10d::Store &store, const char *key, int64_t timeout_ms)
+/* Asks until the key is there: a TCPStore whose wait() runs out logs a warning, and short waits do all the time. */
+static bool wait_for(c10d::Store &store, const char *key, int64_t timeout_ms)
 {
-    /* Some stores take 0 for "no limit". */
-    store.wait({key}, std::chrono::milliseconds(std::max<int64_t>(timeout_ms, 1)));
+    using clock = std::chrono::steady_clock;
+    constexpr std::chrono::microseconds longest(10000);
+    auto deadline = clock::now() + std::chrono::milliseconds(timeout_ms);
+    for (std::chrono::microseconds pause(100); !store.check({key}); pause = std::min(2 * pause, longest)) {
+        if (clock::now() >= deadline)
+            return false;
+        std::this_thread::sleep_for(pause);
+    }
+    return true;
 }
 
 static int store_get(void *context, const char *key, void *value, size_t *size, int64_t timeout_ms)
 {
     return guarded(context, [&](c10d::Store &store) {
-        wait_for(store, key, timeout_ms);
+        if (!wait_for(store, key, timeout_ms))
+            return false;
         std::vector<uint8_t> found = store.get(key);
         if (!found.empty())
             std::memcpy(value, found.data(), std::min(*size, found.size()));
         *size = found.size();
+        return true;
     });
 }
 
 static int store_add(void *context, const char *key, int64_t amount, int64_t *result)
 {
-    return guarded(context, [&](c10d::Store &store) { *result = store.add(key, amount); });
+    return guarded(context, [&](c10d::Store &store) {
+        *result = store.add(key, amount);
+        return true;
+    });
 }
 
 static int store_wait(void *context, const char *key, int64_t timeout_ms)
 {
-    return guarded(context, [&](c10d::Store &store) { wait_for(store, key, timeout_ms); });
+    return guarded(context, [&](c10d::Store &store) { return wait_for(store, key, timeout_ms); });
 }
 
 World::~World()
