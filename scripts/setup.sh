@@ -142,11 +142,17 @@ clang_runtime_package() {
 
 # --------------------------------------------------------------- building
 
-# build_preset PRESET [OPTIONS...]: configures and builds it; quick when nothing has changed.
+# build_preset PRESET [OPTIONS...] [-- TARGETS...]: configures and builds it; quick when nothing has changed.
 build_preset() {
-    step "Configuring build/$1" "configure-$1" cmake --preset "$@"
-    grep -h 'PLAIT_WITH_\|PLAIT_TESTS' "$LOGS/configure-$1.log" >"$LOGS/features.log" || true
-    step "Building build/$1" "build-$1" cmake --build --preset "$1"
+    local preset=$1 options=()
+    shift
+    while [ $# -gt 0 ] && [ "$1" != -- ]; do
+        options+=("$1")
+        shift
+    done
+    step "Configuring build/$preset" "configure-$preset" cmake --preset "$preset" "${options[@]}"
+    grep -h 'PLAIT_WITH_\|PLAIT_TESTS:' "$LOGS/configure-$preset.log" >"$LOGS/features.log" || true
+    step "Building build/$preset" "build-$preset" cmake --build --preset "$preset" ${2:+--target "${@:2}"}
 }
 
 # ----------------------------------------------------------------- Python
