@@ -131,15 +131,25 @@ static void a_mapped_segment_is_the_same_memory(void **state)
 }
 
 /* Something that is no segment of rank 3: what is wrong with it. */
-enum disguise { PIPE, PLAIN_FILE, UNSEALED, TOO_SMALL, OTHER_RANK, OTHER_PID, OTHER_WORLD, EMPTY, OTHER_LANES };
+enum disguise {
+    PIPE,
+    PLAIN_FILE,
+    UNSEALED,
+    TOO_SMALL,
+    OTHER_RANK,
+    OTHER_PID,
+    OTHER_WORLD,
+    EMPTY,
+    OTHER_LANES
+};
 
 static const struct refusal {
     enum disguise disguise;
     const char *says;
 } refusals[] = {
-    { PIPE, "not a memfd" },       { PLAIN_FILE, "not a memfd" }, { UNSEALED, "could shrink" },
-    { TOO_SMALL, "bytes" },        { OTHER_RANK, "is of rank 4" }, { OTHER_PID, "pid 99" },
-    { OTHER_WORLD, "another" },    { EMPTY, "version" },          { OTHER_LANES, "PLAIT_STAGING_SIZE" },
+    { PIPE, "not a memfd" },    { PLAIN_FILE, "not a memfd" },  { UNSEALED, "could shrink" },
+    { TOO_SMALL, "bytes" },     { OTHER_RANK, "is of rank 4" }, { OTHER_PID, "pid 99" },
+    { OTHER_WORLD, "another" }, { EMPTY, "version" },           { OTHER_LANES, "PLAIT_STAGING_SIZE" },
 };
 
 /* A sealed memfd full of zeros. */

@@ -43,7 +43,8 @@ static int close_setting(void **state)
 
 static struct transfer receive_of(int peer, struct message_key key, void *data, size_t size)
 {
-    return (struct transfer){ .peer = peer, .key = key, .data = data, .size = size, .status = PLAIT_IN_PROGRESS };
+    return (
+        struct transfer){ .peer = peer, .key = key, .data = data, .size = size, .status = PLAIT_IN_PROGRESS };
 }
 
 static struct message_key collectives(uint64_t operation, uint64_t place)
@@ -66,8 +67,10 @@ static void only_the_exact_key_matches(void **state)
     struct match *match = &((struct setting *)*state)->match;
     char got[6] = { 0 };
     struct transfer receives[] = {
-        receive_of(1, collectives(5, 5), &got[0], 1), receive_of(2, collectives(5, 5), &got[1], 1),
-        receive_of(1, collectives(5, 6), &got[2], 1), receive_of(1, collectives(6, 5), &got[3], 1),
+        receive_of(1, collectives(5, 5), &got[0], 1),
+        receive_of(2, collectives(5, 5), &got[1], 1),
+        receive_of(1, collectives(5, 6), &got[2], 1),
+        receive_of(1, collectives(6, 5), &got[3], 1),
         receive_of(1, (struct message_key){ 8, 5, 5 }, &got[4], 1),
         receive_of(1, (struct message_key){ CONTEXT_CALLERS | 7, 5, 5 }, &got[5], 1),
     };
@@ -299,7 +302,8 @@ static void ten_thousand_random_messages(void **state)
         seed = seed * 1664525 + 1013904223;
         if (posted < MESSAGES && (arrived == MESSAGES || seed >> 31)) {
             int i = posted++;
-            receives[i] = receive_of(i % WORLD, collectives((uint64_t)i / 8, (uint64_t)i % 8), &got[i], sizeof *got);
+            receives[i] =
+                receive_of(i % WORLD, collectives((uint64_t)i / 8, (uint64_t)i % 8), &got[i], sizeof *got);
             match_post(match, &receives[i]);
         } else {
             int i = order[arrived++];

@@ -43,9 +43,9 @@ struct site {
 
 struct plan {
     int size;
-    uint64_t absent;  /* bit r: rank r describes itself and never connects */
-    uint64_t no_hub;  /* likewise, and its process has ended */
-    uint64_t late;    /* likewise, and connects when the strangers are through */
+    uint64_t absent; /* bit r: rank r describes itself and never connects */
+    uint64_t no_hub; /* likewise, and its process has ended */
+    uint64_t late;   /* likewise, and connects when the strangers are through */
     int64_t deadline_ms;
     bool has_limit;
     long fd_limit;    /* file descriptors beyond those that are open */
@@ -55,10 +55,10 @@ struct plan {
     void (*act)(struct site *site, int rank, struct endpoint *endpoint, const struct peer *peers);
 };
 
-#define NOTE(site, rank, good)                                                                                 \
-    do {                                                                                                       \
-        if (!(good) && (site)->wrong[rank] == 0)                                                               \
-            (site)->wrong[rank] = __LINE__;                                                                    \
+#define NOTE(site, rank, good)                                                                               \
+    do {                                                                                                     \
+        if (!(good) && (site)->wrong[rank] == 0)                                                             \
+            (site)->wrong[rank] = __LINE__;                                                                  \
     } while (0)
 
 static int open_fds(void)
@@ -87,8 +87,8 @@ static bool forbid_pidfd(void)
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
     struct sock_fprog program = { .len = (unsigned short)LENGTH(code), .filter = code };
-    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
-           && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) == 0;
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) == 0;
 }
 
 static struct site *logging_site;
@@ -105,7 +105,9 @@ static void be_rank(const struct plan *plan, struct site *site, int rank)
 {
     struct endpoint *endpoint = NULL;
     struct peer peers[RANKS_MAX];
-    struct endpoint_setup setup = { .rank = rank, .size = plan->size, .generation = 5, .staging_size = 128 << 10 };
+    struct endpoint_setup setup = {
+        .rank = rank, .size = plan->size, .generation = 5, .staging_size = 128 << 10
+    };
     if (plan->no_pidfd && !forbid_pidfd())
         _exit(77);
     logging_site = site;
@@ -128,7 +130,8 @@ static void be_rank(const struct plan *plan, struct site *site, int rank)
     for (int i = 0; i < plan->size; i++)
         peers[i] = (struct peer){ .rank = i, .pid = site->pids[i], .blob = site->blobs[i] };
     if (plan->has_limit && (plan->limited >> rank & 1)) {
-        struct rlimit limit = { (rlim_t)(open_fds() + plan->fd_limit), (rlim_t)(open_fds() + plan->fd_limit) };
+        struct rlimit limit = { (rlim_t)(open_fds() + plan->fd_limit),
+                                (rlim_t)(open_fds() + plan->fd_limit) };
         NOTE(site, rank, setrlimit(RLIMIT_NOFILE, &limit) == 0);
     }
     site->status[rank] =
@@ -216,7 +219,8 @@ static void exchange_numbers(struct site *site, int rank, struct endpoint *endpo
         bell_get_up(bell);
         done = true;
         for (int i = 0; i < site->size * 2; i++)
-            done &= sends[i / 2][i % 2].status != PLAIT_IN_PROGRESS && recvs[i / 2][i % 2].status != PLAIT_IN_PROGRESS;
+            done &= sends[i / 2][i % 2].status != PLAIT_IN_PROGRESS &&
+                    recvs[i / 2][i % 2].status != PLAIT_IN_PROGRESS;
     }
     for (int i = 0; i < site->size; i++) {
         NOTE(site, rank, sends[i][0].status == PLAIT_OK && sends[i][1].status == PLAIT_OK);
@@ -417,7 +421,8 @@ static int pester(const unsigned char name[JOIN_NAME_BYTES])
     for (size_t i = 0; i < LENGTH(lengths); i++)
         calls += call_with(name, garbage, lengths[i]);
     for (size_t i = 0; i < LENGTH(hellos); i++) {
-        struct join_hello hello = { .head = join_head_of(JOIN_HELLO), .generation = hellos[i].generation,
+        struct join_hello hello = { .head = join_head_of(JOIN_HELLO),
+                                    .generation = hellos[i].generation,
                                     .rank = hellos[i].rank };
         hello.head.version = hellos[i].version;
         calls += call_with(name, &hello, sizeof hello);

@@ -1,5 +1,6 @@
-/* Every transport that works through segments, held to transport.h: the same suite over each. Most tests drive
- * all endpoints from one thread, which makes them exact; some give each endpoint a thread of its own. */
+/* Every transport that works through segments, held to transport.h: the same suite over each. Most
+ * tests drive all endpoints from one thread, which makes them exact; some give each endpoint a thread
+ * of its own. */
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -37,8 +38,8 @@ static void *connect_one(void *argument)
 {
     struct arrival_thread *arrival = argument;
     struct party *party = arrival->party;
-    party->connected[arrival->rank] = party->transport->connect(party->endpoints[arrival->rank], party->peers,
-                                                                 party->size, job_key, deadline_after_ms(10000));
+    party->connected[arrival->rank] = party->transport->connect(
+        party->endpoints[arrival->rank], party->peers, party->size, job_key, deadline_after_ms(10000));
     return NULL;
 }
 
@@ -46,7 +47,9 @@ static void party_open(struct party *party, const struct transport *transport, i
 {
     *party = (struct party){ .transport = transport, .size = size };
     for (int i = 0; i < size; i++) {
-        struct endpoint_setup setup = { .rank = i, .size = size, .generation = 77, .staging_size = 256 << 10 };
+        struct endpoint_setup setup = {
+            .rank = i, .size = size, .generation = 77, .staging_size = 256 << 10
+        };
         assert_int_equal(transport->open(&setup, &party->endpoints[i], party->blobs[i]), PLAIT_OK);
         party->peers[i] = (struct peer){ .rank = i, .pid = getpid(), .blob = party->blobs[i] };
     }
@@ -103,7 +106,8 @@ static struct transfer message_to(int peer, uint64_t operation, void *data, size
 
 static struct transfer callers_message(int peer, uint64_t tag, void *data, size_t size)
 {
-    return (struct transfer){ .peer = peer, .key = { CONTEXT_CALLERS | 5, tag, 0 }, .data = data, .size = size };
+    return (
+        struct transfer){ .peer = peer, .key = { CONTEXT_CALLERS | 5, tag, 0 }, .data = data, .size = size };
 }
 
 static const struct transport *transport_of(void **state)
@@ -113,12 +117,23 @@ static const struct transport *transport_of(void **state)
 
 /* ---------------------------------------------------------------- messages */
 
-static const size_t sizes[] = {
-    0, 1, MAILBOX_INLINE_BYTES - 1, MAILBOX_INLINE_BYTES, MAILBOX_INLINE_BYTES + 1, 63, 64, 65,
-    MAILBOX_EAGER_BYTES - 1, MAILBOX_EAGER_BYTES, MAILBOX_EAGER_BYTES + 1, MAILBOX_SLOT_BYTES - 1,
-    MAILBOX_SLOT_BYTES, MAILBOX_SLOT_BYTES + 1, MAILBOX_SLOTS *MAILBOX_SLOT_BYTES,
-    MAILBOX_SLOTS *MAILBOX_SLOT_BYTES + 1, LARGE
-};
+static const size_t sizes[] = { 0,
+                                1,
+                                MAILBOX_INLINE_BYTES - 1,
+                                MAILBOX_INLINE_BYTES,
+                                MAILBOX_INLINE_BYTES + 1,
+                                63,
+                                64,
+                                65,
+                                MAILBOX_EAGER_BYTES - 1,
+                                MAILBOX_EAGER_BYTES,
+                                MAILBOX_EAGER_BYTES + 1,
+                                MAILBOX_SLOT_BYTES - 1,
+                                MAILBOX_SLOT_BYTES,
+                                MAILBOX_SLOT_BYTES + 1,
+                                MAILBOX_SLOTS *MAILBOX_SLOT_BYTES,
+                                MAILBOX_SLOTS *MAILBOX_SLOT_BYTES + 1,
+                                LARGE };
 
 /* Each size, receive first and send first, to another and to oneself. */
 static void every_size_arrives(void **state)
@@ -233,7 +248,8 @@ static void full_mailboxes_do_not_lock_up(void **state)
     struct party party;
     party_open(&party, transport_of(state), 2);
     unsigned char *from = malloc(SIZE), *to = malloc(SIZE);
-    struct transfer *sends = calloc(MESSAGES * 2, sizeof *sends), *recvs = calloc(MESSAGES * 2, sizeof *recvs);
+    struct transfer *sends = calloc(MESSAGES * 2, sizeof *sends),
+                    *recvs = calloc(MESSAGES * 2, sizeof *recvs);
     fill(from, SIZE, 9);
     for (int i = 0; i < MESSAGES * 2; i++) {
         sends[i] = message_to(1 - i % 2, (uint64_t)i / 2, from, i % 3 ? SIZE : 100);
@@ -312,7 +328,8 @@ static void any_source_takes_everyone(void **state)
         party.transport->recv(party.endpoints[0], &recvs[i]);
     }
     party_settle(&party);
-    for (unsigned half = 0; half < 2; half++) { /* matched in order of posting; the second half in what was left */
+    for (unsigned half = 0; half < 2;
+         half++) { /* matched in order of posting; the second half in what was left */
         for (unsigned i = half; i < SENDERS * EACH; i += 2) {
             assert_int_equal(recvs[i].status, PLAIT_OK);
             assert_in_range(recvs[i].source, 1, SENDERS);
@@ -711,7 +728,8 @@ static void two_worlds_in_one_process(void **state)
     party_open(&second, transport_of(state), 3);
     unsigned one = 1, two = 2, got_one = 0, got_two = 0;
     struct transfer sends[] = { message_to(1, 1, &one, sizeof one), message_to(1, 1, &two, sizeof two) };
-    struct transfer recvs[] = { message_to(0, 1, &got_one, sizeof one), message_to(0, 1, &got_two, sizeof two) };
+    struct transfer recvs[] = { message_to(0, 1, &got_one, sizeof one),
+                                message_to(0, 1, &got_two, sizeof two) };
     first.transport->send(first.endpoints[0], &sends[0]);
     second.transport->send(second.endpoints[0], &sends[1]);
     second.transport->recv(second.endpoints[1], &recvs[1]);

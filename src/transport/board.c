@@ -13,8 +13,8 @@
 void bell_ring(struct bell *bell)
 {
     /* The exchange lets one of many ringers pay for the system call. */
-    if (atomic_load_explicit(&bell->sleeping, memory_order_relaxed) == 0
-        || atomic_exchange_explicit(&bell->sleeping, 0, memory_order_acq_rel) == 0)
+    if (atomic_load_explicit(&bell->sleeping, memory_order_relaxed) == 0 ||
+        atomic_exchange_explicit(&bell->sleeping, 0, memory_order_acq_rel) == 0)
         return;
     atomic_fetch_add_explicit(&bell->word, 1, memory_order_release);
     syscall(SYS_futex, &bell->word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
@@ -23,7 +23,8 @@ void bell_ring(struct bell *bell)
 uint32_t bell_lie_down(struct bell *bell)
 {
     uint32_t seen = atomic_load_explicit(&bell->word, memory_order_acquire);
-    atomic_exchange(&bell->sleeping, 1); /* sequentially consistent: the caller's look for work comes after it */
+    atomic_exchange(&bell->sleeping,
+                    1); /* sequentially consistent: the caller's look for work comes after it */
     return seen;
 }
 

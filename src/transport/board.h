@@ -66,7 +66,7 @@ struct board {
 };
 
 struct segment;
-/* The board of `count` mapped segments, at least one; NULL without memory for it. Free it with board_free(). */
+/* The board of `count` mapped segments, at least one; NULL without memory for it. For board_free(). */
 struct board *board_make(int channel, const struct segment *const *segments, int count);
 
 /* Wakes the owner of `bell` if it sleeps. May miss one who is just lying down, who
@@ -74,8 +74,8 @@ struct board *board_make(int channel, const struct segment *const *segments, int
 enum { BELL_NAP_NS = 1000000 };
 void bell_ring(struct bell *bell);
 
-/* Sleeps on the own bell until it is rung, at most `nap_ns` and BELL_NAP_NS. The caller has looked for work after
- * bell_lie_down() and found none:
+/* Sleeps on the own bell until it is rung, at most `nap_ns` and BELL_NAP_NS. The caller has looked
+ * for work after bell_lie_down() and found none:
  *     uint32_t seen = bell_lie_down(bell);
  *     if (!anything_to_do()) bell_sleep(bell, seen, nap_ns);
  *     bell_get_up(bell); */

@@ -130,18 +130,18 @@ static plait_status find_peer(struct inproc *inproc, const struct peer *peer, st
     memcpy(&theirs, peer->blob, sizeof theirs);
     if (theirs.pid != getpid())
         return failure(PLAIT_START_FAILED,
-                       "rank %d is in process %lld and rank %d in process %d: threads meet in one process", peer->rank,
-                       (long long)theirs.pid, inproc->room.rank, (int)getpid());
+                       "rank %d is in process %lld and rank %d in process %d: threads meet in one process",
+                       peer->rank, (long long)theirs.pid, inproc->room.rank, (int)getpid());
     *found = acquire(theirs.id);
     if (*found == NULL)
         return failure(PLAIT_START_FAILED, "rank %d has gone before the ranks met", peer->rank);
     const struct segment_header *header = segment_header(&(*found)->segment);
-    if (header->rank == peer->rank && header->generation == inproc->room.generation
-        && (*found)->segment.layout.size == inproc->own->segment.layout.size)
+    if (header->rank == peer->rank && header->generation == inproc->room.generation &&
+        (*found)->segment.layout.size == inproc->own->segment.layout.size)
         return PLAIT_OK;
-    plait_status status = failure(PLAIT_START_FAILED,
-                                  "a segment said to be of rank %d is of rank %d, of another world or another size",
-                                  peer->rank, header->rank);
+    plait_status status = failure(
+        PLAIT_START_FAILED, "a segment said to be of rank %d is of rank %d, of another world or another size",
+        peer->rank, header->rank);
     release(*found);
     return status;
 }
@@ -149,7 +149,7 @@ static plait_status find_peer(struct inproc *inproc, const struct peer *peer, st
 static plait_status inproc_connect(struct endpoint *endpoint, const struct peer *peers, int count,
                                    const unsigned char job_key[32], int64_t deadline)
 {
-    (void)job_key; /* nobody else is in here, */
+    (void)job_key;  /* nobody else is in here, */
     (void)deadline; /* and nobody is waited for: whoever described itself is there */
     struct inproc *inproc = (struct inproc *)(void *)endpoint;
     const struct peer **order = calloc((size_t)count, sizeof(const struct peer *));

@@ -32,7 +32,8 @@ plait_status join_listen(int *listener, unsigned char name[JOIN_NAME_BYTES])
     struct sockaddr_un address;
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
-        return failure_errno(status_of_errno(errno), errno, "can't make the socket on which ranks of one host meet");
+        return failure_errno(status_of_errno(errno), errno,
+                             "can't make the socket on which ranks of one host meet");
     randombytes_buf(name, JOIN_NAME_BYTES);
     socklen_t size = name_address(&address, name);
     if (bind(fd, (struct sockaddr *)&address, size) != 0 || listen(fd, SOMAXCONN) != 0) {
@@ -180,7 +181,8 @@ void join_close_fds(int *fds, int count)
 static int collect_fds(struct msghdr *message, int *fds, int fd_most, int *fd_count)
 {
     int surplus = 0;
-    for (struct cmsghdr *header = CMSG_FIRSTHDR(message); header != NULL; header = CMSG_NXTHDR(message, header)) {
+    for (struct cmsghdr *header = CMSG_FIRSTHDR(message); header != NULL;
+         header = CMSG_NXTHDR(message, header)) {
         if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)
             continue;
         size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
@@ -233,11 +235,12 @@ int join_hear(int socket, union join_packet *packet, size_t *size, int *fds, int
 
 plait_status join_out_of_fds(const struct join *join, const char *what)
 {
-    return failure(PLAIT_OUT_OF_RESOURCES,
-                   "rank %d has no file descriptors left for %s; to meet %d ranks of one host takes up to %d, and %d "
-                   "afterwards: raise the limit (ulimit -n, now %ld)",
-                   join->peers[join->own]->rank, what, join->count, 3 * join->count + 2, join->count,
-                   sysconf(_SC_OPEN_MAX));
+    return failure(
+        PLAIT_OUT_OF_RESOURCES,
+        "rank %d has no file descriptors left for %s; to meet %d ranks of one host takes up to %d, and %d "
+        "afterwards: raise the limit (ulimit -n, now %ld)",
+        join->peers[join->own]->rank, what, join->count, 3 * join->count + 2, join->count,
+        sysconf(_SC_OPEN_MAX));
 }
 
 void join_wait(int socket, int64_t deadline)

@@ -22,19 +22,26 @@
 #include "bootstrap/bootstrap.h"
 #include "transport/transport.h"
 
-enum { JOIN_NAME_BYTES = 16, JOIN_CHALLENGE_BYTES = 32, JOIN_TEXT_BYTES = 256, JOIN_BATCH = 8, JOIN_VERSION = 1 };
+enum {
+    JOIN_NAME_BYTES = 16,
+    JOIN_CHALLENGE_BYTES = 32,
+    JOIN_TEXT_BYTES = 256,
+    JOIN_BATCH = 8,
+    JOIN_VERSION = 1
+};
 
 struct join {
     const struct peer *const *peers; /* in order of rank; 0 is the hub */
     int count;
-    int own;      /* this rank's place among them */
-    int listener; /* this rank's socket */
+    int own;                       /* this rank's place among them */
+    int listener;                  /* this rank's socket */
     const unsigned char *hub_name; /* JOIN_NAME_BYTES */
     uint64_t generation;
     const unsigned char *job_key;
     int64_t deadline;
     int segment, lifeline; /* what the others get; stay the caller's */
-    const char *trouble;   /* instead of them: why this rank has none, for the others' sentences. NULL: it has */
+    const char
+        *trouble; /* instead of them: why this rank has none, for the others' sentences. NULL: it has */
 
     /* Takes over a peer's two file descriptors. A failure ends the joining. */
     plait_status (*take)(void *context, int peer_index, int segment, int lifeline);

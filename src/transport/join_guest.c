@@ -39,15 +39,18 @@ static plait_status call_hub(struct visit *visit)
         if (error == EMFILE || error == ENFILE)
             return join_out_of_fds(visit->join, "its call");
         if (error == ECONNREFUSED || error == ENOENT)
-            return failure(PLAIT_START_FAILED,
-                           "rank %d (pid %lld), where the ranks of this host meet, does not listen: its process has "
-                           "ended, or is in another network namespace than rank %d",
-                           hub_rank(visit), hub_pid(visit), visit->join->peers[visit->join->own]->rank);
+            return failure(
+                PLAIT_START_FAILED,
+                "rank %d (pid %lld), where the ranks of this host meet, does not listen: its process has "
+                "ended, or is in another network namespace than rank %d",
+                hub_rank(visit), hub_pid(visit), visit->join->peers[visit->join->own]->rank);
         if (error != EAGAIN && error != EINTR)
-            return failure_errno(status_of_errno(error), error, "can't connect to rank %d (pid %lld) on this host",
-                                 hub_rank(visit), hub_pid(visit));
+            return failure_errno(status_of_errno(error), error,
+                                 "can't connect to rank %d (pid %lld) on this host", hub_rank(visit),
+                                 hub_pid(visit));
         if (deadline_passed(visit->join->deadline))
-            return failure(PLAIT_START_FAILED, "rank %d (pid %lld), where the ranks of this host meet, takes no call",
+            return failure(PLAIT_START_FAILED,
+                           "rank %d (pid %lld), where the ranks of this host meet, takes no call",
                            hub_rank(visit), hub_pid(visit));
         poll(NULL, 0, 2); /* its queue of callers is full */
     }
@@ -61,10 +64,11 @@ static plait_status hear_hub(struct visit *visit, enum join_kind kind, union joi
     int error;
     while ((error = join_hear(visit->hub, packet, &size, fds, fd_most, fd_count)) == EAGAIN) {
         if (deadline_passed(visit->deadline))
-            return failure(PLAIT_START_FAILED,
-                           "rank %d (pid %lld), where the ranks of this host meet, did not answer in time: it is "
-                           "stopped, busy, or waits for others",
-                           hub_rank(visit), hub_pid(visit));
+            return failure(
+                PLAIT_START_FAILED,
+                "rank %d (pid %lld), where the ranks of this host meet, did not answer in time: it is "
+                "stopped, busy, or waits for others",
+                hub_rank(visit), hub_pid(visit));
         join_wait(visit->hub, visit->deadline);
     }
     if (error == EMFILE)
@@ -89,7 +93,8 @@ static plait_status hear_hub(struct visit *visit, enum join_kind kind, union joi
                    hub_rank(visit), hub_pid(visit), wrong);
 }
 
-static plait_status tell_hub(struct visit *visit, const void *packet, size_t size, const int *fds, int fd_count)
+static plait_status tell_hub(struct visit *visit, const void *packet, size_t size, const int *fds,
+                             int fd_count)
 {
     int error;
     while ((error = join_tell(visit->hub, packet, size, fds, fd_count)) == EAGAIN || error == ETOOMANYREFS) {
@@ -110,8 +115,10 @@ static plait_status introduce(struct visit *visit)
     union join_packet packet;
     int none;
     if (!join_trusts(visit->hub, who, sizeof who))
-        return failure(PLAIT_START_FAILED, "%s listens in the place of rank %d (pid %lld); ranks of one job run as one "
-                       "user", who, hub_rank(visit), hub_pid(visit));
+        return failure(PLAIT_START_FAILED,
+                       "%s listens in the place of rank %d (pid %lld); ranks of one job run as one "
+                       "user",
+                       who, hub_rank(visit), hub_pid(visit));
 
     struct join_hello hello = { .head = join_head_of(JOIN_HELLO),
                                 .generation = join->generation,
@@ -123,7 +130,8 @@ static plait_status introduce(struct visit *visit)
     if (status != PLAIT_OK)
         return status;
     if (!join_proves(join, true, hello.rank, hello.challenge, packet.welcome.challenge, packet.welcome.proof))
-        return failure(PLAIT_START_FAILED, "%s, which listens in the place of rank %d, does not know the job key", who,
+        return failure(PLAIT_START_FAILED,
+                       "%s, which listens in the place of rank %d, does not know the job key", who,
                        hub_rank(visit));
 
     struct join_enter enter = { .head = join_head_of(JOIN_ENTER) };
@@ -153,8 +161,9 @@ static plait_status take_ranks(struct visit *visit, bool *has, int *left)
     }
     if (!sound) {
         join_close_fds(fds, fd_count);
-        return failure(PLAIT_START_FAILED, "rank %d (pid %lld) handed out segments in a way that makes no sense",
-                       hub_rank(visit), hub_pid(visit));
+        return failure(PLAIT_START_FAILED,
+                       "rank %d (pid %lld) handed out segments in a way that makes no sense", hub_rank(visit),
+                       hub_pid(visit));
     }
     for (uint32_t i = 0; i < count && status == PLAIT_OK; i++) {
         status = join->take(join->context, (int)packet.ranks.indexes[i], fds[2 * i], fds[2 * i + 1]);

@@ -139,7 +139,8 @@ static plait_status let_in(struct hub *hub, int at, struct join_enter *enter, in
 {
     struct guest *guest = &hub->guests[at];
     struct member *member = &hub->members[guest->index];
-    if (!join_proves(hub->join, false, guest->hello.rank, guest->hello.challenge, guest->challenge, enter->proof)) {
+    if (!join_proves(hub->join, false, guest->hello.rank, guest->hello.challenge, guest->challenge,
+                     enter->proof)) {
         *why = "it does not know the job key";
         return PLAIT_OK;
     }
@@ -215,9 +216,11 @@ static plait_status name_missing(const struct hub *hub)
             snprintf(names + used, sizeof names - used, ", ...");
             break;
         }
-        used += (size_t)snprintf(names + used, sizeof names - used, "%s%d", used > 0 ? ", " : "", join->peers[i]->rank);
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%d", used > 0 ? ", " : "",
+                                 join->peers[i]->rank);
     }
-    return failure(PLAIT_START_FAILED, "%d of the %d ranks of this host did not come to share memory in time: rank%s %s",
+    return failure(PLAIT_START_FAILED,
+                   "%d of the %d ranks of this host did not come to share memory in time: rank%s %s",
                    hub->missing, join->count, hub->missing == 1 ? "" : "s", names);
 }
 
@@ -227,8 +230,8 @@ static plait_status lost_member(const struct hub *hub, int index)
                    hub->join->peers[index]->rank, (long long)hub->join->peers[index]->pid);
 }
 
-/* Sleeps until somebody stirs. *count: entries. Only open ones, for poll() takes no more entries than there may be
- * file descriptors. */
+/* Sleeps until somebody stirs. *count: entries. Only open ones, for poll() takes no more
+ * entries than there may be file descriptors. */
 static plait_status wait_for_all(struct hub *hub, int *count)
 {
     const struct join *join = hub->join;
@@ -247,8 +250,9 @@ static plait_status wait_for_all(struct hub *hub, int *count)
         return PLAIT_OK;
     for (int i = 0; i < *count; i++)
         hub->entries[i].revents = 0;
-    return errno == EINTR ? PLAIT_OK
-                          : failure_errno(status_of_errno(errno), errno, "can't wait for the ranks of this host");
+    return errno == EINTR
+               ? PLAIT_OK
+               : failure_errno(status_of_errno(errno), errno, "can't wait for the ranks of this host");
 }
 
 static plait_status turn(struct hub *hub)
@@ -307,11 +311,13 @@ static plait_status hand_out(struct hub *hub)
             if (error == EPIPE || error == ECONNRESET)
                 return lost_member(hub, i);
             if (error != 0 && error != EAGAIN && error != ETOOMANYREFS && error != ENOBUFS)
-                return failure_errno(status_of_errno(error), error, "can't hand rank %d the segments of this host",
+                return failure_errno(status_of_errno(error), error,
+                                     "can't hand rank %d the segments of this host",
                                      hub->join->peers[i]->rank);
         }
         if (busy > 0 && deadline_passed(hub->join->deadline))
-            return failure(PLAIT_START_FAILED, "%d ranks of this host did not take the segments in time", busy);
+            return failure(PLAIT_START_FAILED, "%d ranks of this host did not take the segments in time",
+                           busy);
         if (busy > 0 && !moved)
             poll(NULL, 0, 1);
     } while (busy > 0);

@@ -14,23 +14,17 @@ enum { TURN_RECORDS = 4 * MAILBOX_RECORDS, TURN_SLOTS = 2 * MAILBOX_SLOTS };
 void link_open(struct link *link, const struct segment *own, const struct segment *peers, struct match *match,
                int own_index, int index)
 {
-    *link = (struct link){ .own = own, .peers = peers, .match = match, .rank = peers->rank, .index = index,
+    *link = (struct link){ .own = own,
+                           .peers = peers,
+                           .match = match,
+                           .rank = peers->rank,
+                           .index = index,
                            .own_index = own_index };
     outbox_open(&link->out, own, index);
     inbox_open(&link->in, peers, own_index);
 }
 
 /* ------------------------------------------------------------------ lists */
-
-static void append_send(struct transfer_list *list, struct transfer *send)
-{
-    send->next = NULL;
-    if (list->last != NULL)
-        list->last->next = send;
-    else
-        list->first = send;
-    list->last = send;
-}
 
 static void append_outgoing(struct outgoing_list *list, struct outgoing *outgoing)
 {
@@ -46,7 +40,8 @@ static void append_outgoing(struct outgoing_list *list, struct outgoing *outgoin
 static struct outgoing *take_outgoing(struct outgoing_list *list, const struct transfer *send, uint32_t id)
 {
     struct outgoing *before = NULL;
-    for (struct outgoing *outgoing = list->first; outgoing != NULL; before = outgoing, outgoing = outgoing->next) {
+    for (struct outgoing *outgoing = list->first; outgoing != NULL;
+         before = outgoing, outgoing = outgoing->next) {
         if (send != NULL ? outgoing->send != send : outgoing->id != id)
             continue;
         if (before != NULL)
@@ -58,31 +53,6 @@ static struct outgoing *take_outgoing(struct outgoing_list *list, const struct t
         return outgoing;
     }
     return NULL;
-}
-
-static void append_message(struct message_list *list, struct message *message)
-{
-    message->next = NULL;
-    if (list->last != NULL)
-        list->last->next = message;
-    else
-        list->first = message;
-    list->last = message;
-}
-
-static void remove_message(struct message_list *list, const struct message *message)
-{
-    struct message *before = NULL, *at = list->first;
-    while (at != message) {
-        before = at;
-        at = at->next;
-    }
-    if (before != NULL)
-        before->next = message->next;
-    else
-        list->first = message->next;
-    if (list->last == message)
-        list->last = before;
 }
 
 static struct message *find_message(const struct message_list *list, uint32_t id)
@@ -155,8 +125,9 @@ static void lose(struct link *link, const char *what, uint64_t value)
     if (link->lost)
         return;
     link->lost = true;
-    failure(PLAIT_PEER_LOST, "rank %d left nonsense in its mailbox for this rank (%s %llu); its memory is damaged",
-            link->rank, what, (unsigned long long)value);
+    failure(PLAIT_PEER_LOST,
+            "rank %d left nonsense in its mailbox for this rank (%s %llu); its memory is damaged", link->rank,
+            what, (unsigned long long)value);
     log_error("%s", failure_text());
     settle_all(link, PLAIT_PEER_LOST);
     match_lose(link->match, link->rank);
@@ -186,7 +157,7 @@ static bool give_answers(struct link *link)
     while (link->answers.first != NULL && record_room(link) > 0) {
         struct message *message = link->answers.first;
         plait_status status = outbox_reserve(&link->out, false, false);
-        remove_message(&link->answers, message);
+        list_remove_message(&link->answers, message);
         if (status != PLAIT_OK) {
             if (message->receive != NULL)
                 settle(message->receive, status);
@@ -197,7 +168,7 @@ static bool give_answers(struct link *link)
         struct record record = { .kind = wanted ? RECORD_GRANT : RECORD_DISCARD, .id = message->id };
         outbox_write(&link->out, &record, NULL);
         if (wanted)
-            append_message(&link->incoming, message);
+            list_append_message(&link->incoming, message);
         else
             free(message);
         gave = true;
@@ -225,8 +196,8 @@ static bool give_send(struct link *link, struct transfer *send)
     struct outgoing *outgoing = NULL;
     plait_status status = outbox_reserve(&link->out, whole && send->size > MAILBOX_INLINE_BYTES, !whole);
     if (status == PLAIT_OK && !whole && (outgoing = malloc(sizeof *outgoing)) == NULL)
-        status = failure(PLAIT_OUT_OF_MEMORY, "no memory to announce a message of %zu bytes to rank %d", send->size,
-                         link->rank);
+        status = failure(PLAIT_OUT_OF_MEMORY, "no memory to announce a message of %zu bytes to rank %d",
+                         send->size, link->rank);
     if (status != PLAIT_OK) {
         settle(send, status);
         return false;
@@ -253,9 +224,7 @@ static bool give_sends(struct link *link)
     bool gave = false;
     while (link->queue.first != NULL && record_room(link) > 0) {
         struct transfer *send = link->queue.first;
-        link->queue.first = send->next;
-        if (link->queue.first == NULL)
-            link->queue.last = NULL;
+        list_cut_transfer(&link->queue, NULL, send);
         gave |= give_send(link, send);
     }
     return gave;
@@ -307,7 +276,7 @@ void link_send(struct link *link, struct transfer *send)
         return;
     }
     send->stage = STAGE_QUEUED;
-    append_send(&link->queue, send);
+    list_append_transfer(&link->queue, send);
     if (link->queue.first == send && give_sends(link))
         ring_doorbell(link);
 }
@@ -322,7 +291,7 @@ void link_meet(struct link *link, struct message *message)
         settle(receive, PLAIT_TRUNCATED);
         message->receive = NULL;
     }
-    append_message(&link->answers, message);
+    list_append_message(&link->answers, message);
 }
 
 /* The peer's answer to an announcement. One that is not known was withdrawn meanwhile. */
@@ -347,10 +316,10 @@ static void take_withdrawal(struct link *link, uint32_t id)
         struct message *message = find_message(lists[i], id);
         if (message == NULL)
             continue;
-        remove_message(lists[i], message);
+        list_remove_message(lists[i], message);
         if (message->receive != NULL)
-            settle(message->receive, failure(PLAIT_ABORTED, "rank %d gave up a message of %zu bytes", link->rank,
-                                             message->size));
+            settle(message->receive, failure(PLAIT_ABORTED, "rank %d gave up a message of %zu bytes",
+                                             link->rank, message->size));
         free(message);
         return;
     }
@@ -363,20 +332,16 @@ static enum arrival take_record(struct link *link, const struct record *record)
     case RECORD_MESSAGE:
         if (record->size > MAILBOX_EAGER_BYTES)
             return ARRIVAL_NONSENSE;
-        return match_arrive(link->match, link->rank, &record->key, inbox_payload(&link->in, record), record->size);
+        return match_arrive(link->match, link->rank, &record->key, inbox_payload(&link->in, record),
+                            record->size);
     case RECORD_ANNOUNCE:
         if (record->size <= MAILBOX_EAGER_BYTES || record->size > PTRDIFF_MAX)
             return ARRIVAL_NONSENSE;
         return match_announce(link->match, link->rank, &record->key, record->size, record->id);
     case RECORD_GRANT:
-    case RECORD_DISCARD:
-        take_answer(link, record);
-        return ARRIVAL_TAKEN;
-    case RECORD_WITHDRAW:
-        take_withdrawal(link, record->id);
-        return ARRIVAL_TAKEN;
-    default:
-        return ARRIVAL_NONSENSE;
+    case RECORD_DISCARD: take_answer(link, record); return ARRIVAL_TAKEN;
+    case RECORD_WITHDRAW: take_withdrawal(link, record->id); return ARRIVAL_TAKEN;
+    default: return ARRIVAL_NONSENSE;
     }
 }
 
@@ -419,7 +384,7 @@ static bool take_slot(struct link *link, const struct slot_tag *tag, const void 
     message->moved += tag->size;
     if (message->moved == message->size) {
         settle(receive, PLAIT_OK);
-        remove_message(&link->incoming, message);
+        list_remove_message(&link->incoming, message);
         free(message);
     }
     return true;
@@ -458,32 +423,16 @@ bool link_turn(struct link *link, bool rung, bool *moved)
         bell_ring(&segment_header(link->peers)->bell);
     bool gave = !link->lost && give(link);
     *moved |= took || gave;
-    return !link->lost
-           && (more || link->queue.first != NULL || link->answers.first != NULL || link->streams.first != NULL
-               || link->withdrawals.first != NULL);
+    return !link->lost && (more || link->queue.first != NULL || link->answers.first != NULL ||
+                           link->streams.first != NULL || link->withdrawals.first != NULL);
 }
 
 /* --------------------------------------------------------------- canceling */
 
-static void remove_send(struct transfer_list *list, const struct transfer *send)
-{
-    struct transfer *before = NULL, *at = list->first;
-    while (at != send) {
-        before = at;
-        at = at->next;
-    }
-    if (before != NULL)
-        before->next = send->next;
-    else
-        list->first = send->next;
-    if (list->last == send)
-        list->last = before;
-}
-
 void link_cancel_send(struct link *link, struct transfer *send)
 {
     if (send->stage == STAGE_QUEUED) {
-        remove_send(&link->queue, send);
+        list_remove_transfer(&link->queue, send);
         return;
     }
     struct outgoing *outgoing = take_outgoing(&link->announced, send, 0);
@@ -513,6 +462,6 @@ void link_cancel_receive(struct link *link, const struct transfer *receive)
     message = find_receive(&link->incoming, receive);
     if (message == NULL)
         return;
-    remove_message(&link->incoming, message); /* what still comes of it is swallowed */
+    list_remove_message(&link->incoming, message); /* what still comes of it is swallowed */
     free(message);
 }

@@ -99,14 +99,16 @@ bool inbox_peek(const struct inbox *inbox, struct record *record)
     record->size = line->size;
     record->kind = line->kind;
     record->id = line->id;
-    atomic_signal_fence(memory_order_seq_cst); /* what is checked is this copy; the line may change meanwhile */
+    atomic_signal_fence(
+        memory_order_seq_cst); /* what is checked is this copy; the line may change meanwhile */
     return true;
 }
 
 const void *inbox_payload(const struct inbox *inbox, const struct record *record)
 {
     uint64_t place = inbox->taken % MAILBOX_RECORDS;
-    return record->size > MAILBOX_INLINE_BYTES ? inbox->box->eager[place] : inbox->box->records[place].payload;
+    return record->size > MAILBOX_INLINE_BYTES ? inbox->box->eager[place]
+                                               : inbox->box->records[place].payload;
 }
 
 void inbox_take(struct inbox *inbox)

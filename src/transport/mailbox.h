@@ -61,9 +61,9 @@ _Static_assert(sizeof(struct mailbox) % 4096 == 0, "mailboxes are whole pages");
 
 struct outbox {
     struct mailbox *box;
-    const struct segment *segment; /* the own one, in which it lies */
-    uint64_t written, taken;       /* records; taken as last seen */
-    uint64_t filled, drained;      /* slots; drained as last seen */
+    const struct segment *segment;          /* the own one, in which it lies */
+    uint64_t written, taken;                /* records; taken as last seen */
+    uint64_t filled, drained;               /* slots; drained as last seen */
     bool has_records, has_eager, has_slots; /* whether memory is reserved */
 };
 
@@ -94,7 +94,8 @@ int outbox_slot_room(struct outbox *outbox);
 
 /* Writes a record; its number is filled in here. Needs room. A message's `bytes` go along. */
 void outbox_write(struct outbox *outbox, struct record *record, const void *bytes);
-/* Copies up to a slot's bytes of message `id` into the next slot, past the caches if `streamed`. Needs room. */
+/* Copies up to a slot's bytes of message `id` into the next slot, past the caches if `streamed`.
+ * Needs room. */
 void outbox_fill(struct outbox *outbox, uint32_t id, const void *bytes, size_t size, bool streamed);
 
 /* A copy of the next record; false if there is none. */

@@ -29,48 +29,8 @@ static bool fits(const struct transfer *receive, int source, const struct messag
 {
     if (!is_callers(key))
         return receive->peer == source && same_key(&receive->key, key);
-    return receive->key.context == key->context && receive->key.operation == key->operation
-           && (receive->peer == source || receive->peer == PLAIT_ANY_SOURCE);
-}
-
-static void append_transfer(struct transfer_list *list, struct transfer *transfer)
-{
-    transfer->next = NULL;
-    if (list->last != NULL)
-        list->last->next = transfer;
-    else
-        list->first = transfer;
-    list->last = transfer;
-}
-
-static void remove_transfer(struct transfer_list *list, struct transfer *before, struct transfer *transfer)
-{
-    if (before != NULL)
-        before->next = transfer->next;
-    else
-        list->first = transfer->next;
-    if (list->last == transfer)
-        list->last = before;
-}
-
-static void append_message(struct message_list *list, struct message *message)
-{
-    message->next = NULL;
-    if (list->last != NULL)
-        list->last->next = message;
-    else
-        list->first = message;
-    list->last = message;
-}
-
-static void remove_message(struct message_list *list, struct message *before, struct message *message)
-{
-    if (before != NULL)
-        before->next = message->next;
-    else
-        list->first = message->next;
-    if (list->last == message)
-        list->last = before;
+    return receive->key.context == key->context && receive->key.operation == key->operation &&
+           (receive->peer == source || receive->peer == PLAIT_ANY_SOURCE);
 }
 
 static void free_messages(struct message_list *list)
@@ -152,7 +112,7 @@ static struct transfer *take_receive(struct match *match, int source, const stru
     struct transfer *before = NULL;
     for (struct transfer *receive = list->first; receive != NULL; before = receive, receive = receive->next) {
         if (fits(receive, source, key)) {
-            remove_transfer(list, before, receive);
+            list_cut_transfer(list, before, receive);
             return receive;
         }
     }
@@ -166,25 +126,17 @@ void match_post(struct match *match, struct transfer *receive)
     struct message *before = NULL;
     for (struct message *message = list->first; message != NULL; before = message, message = message->next) {
         if (fits(receive, message->source, &message->key)) {
-            remove_message(list, before, message);
+            list_cut_message(list, before, message);
             meet(match, message, receive);
             return;
         }
     }
-    append_transfer(&match->posted[bucket], receive);
+    list_append_transfer(&match->posted[bucket], receive);
 }
 
-bool match_unpost(struct match *match, struct transfer *wanted)
+bool match_unpost(struct match *match, struct transfer *receive)
 {
-    struct transfer_list *list = &match->posted[bucket_of(wanted->peer, &wanted->key)];
-    struct transfer *before = NULL;
-    for (struct transfer *receive = list->first; receive != NULL; before = receive, receive = receive->next) {
-        if (receive == wanted) {
-            remove_transfer(list, before, receive);
-            return true;
-        }
-    }
-    return false;
+    return list_remove_transfer(&match->posted[bucket_of(receive->peer, &receive->key)], receive);
 }
 
 /* A message to keep; NULL without memory. `bytes` is NULL for an announcement, whose bytes come later. */
@@ -206,7 +158,7 @@ static void admit(struct match *match, struct message *message)
     if (receive != NULL)
         meet(match, message, receive);
     else
-        append_message(&match->unexpected[bucket_of(message->source, &message->key)], message);
+        list_append_message(&match->unexpected[bucket_of(message->source, &message->key)], message);
 }
 
 /* Admits the messages of `source` that waited for the one that has just come. */
@@ -219,7 +171,7 @@ static void admit_early(struct match *match, int source)
             message = message->next;
             continue;
         }
-        remove_message(&match->early, before, message);
+        list_cut_message(&match->early, before, message);
         match->came[source]++;
         admit(match, message);
         before = NULL; /* an earlier entry of the list may be the next */
@@ -233,7 +185,7 @@ static void keep(struct match *match, struct message *message)
     if (!is_callers(&message->key)) {
         admit(match, message);
     } else if (message->key.place != match->came[message->source]) {
-        append_message(&match->early, message);
+        list_append_message(&match->early, message);
     } else {
         match->came[message->source]++;
         int source = message->source;
@@ -295,7 +247,7 @@ static struct message *take_announced(struct message_list *list, int source, uin
     struct message *before = NULL;
     for (struct message *message = list->first; message != NULL; before = message, message = message->next) {
         if (message->announced && message->source == source && (any || message->id == id)) {
-            remove_message(list, before, message);
+            list_cut_message(list, before, message);
             return message;
         }
     }
@@ -330,7 +282,7 @@ static void lose_receives(struct transfer_list *list, int peer)
             before = receive;
             continue;
         }
-        remove_transfer(list, before, receive);
+        list_cut_transfer(list, before, receive);
         receive->status = PLAIT_PEER_LOST;
     }
 }

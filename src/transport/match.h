@@ -8,30 +8,10 @@
 #ifndef PLAIT_TRANSPORT_MATCH_H
 #define PLAIT_TRANSPORT_MATCH_H
 
+#include "transport/lists.h"
 #include "transport/transport.h"
 
-/* A message that came before its receive, or a large one of which only the announcement came. */
-struct message {
-    struct message *next;
-    int source; /* world rank */
-    struct message_key key;
-    size_t size;
-    bool announced;           /* its bytes are still at the sender, who calls it `id` */
-    uint32_t id;
-    size_t moved;             /* the transport's: bytes that came so far */
-    struct transfer *receive; /* set when they meet; the transport sets it NULL when nobody wants the bytes */
-    unsigned char bytes[];    /* unless announced */
-};
-
 enum { MATCH_BUCKETS = 256 };
-
-struct transfer_list {
-    struct transfer *first, *last;
-};
-
-struct message_list {
-    struct message *first, *last;
-};
 
 struct match {
     int size; /* ranks of the world */

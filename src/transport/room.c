@@ -48,7 +48,8 @@ plait_status room_order(struct room *room, const struct peer *peers, int count, 
     for (int i = 0; i < count; i++) {
         has_own |= order[i]->rank == room->rank;
         if (order[i]->rank < 0 || order[i]->rank >= room->size)
-            return failure(PLAIT_INTERNAL, "a peer's rank is %d in a world of %d", order[i]->rank, room->size);
+            return failure(PLAIT_INTERNAL, "a peer's rank is %d in a world of %d", order[i]->rank,
+                           room->size);
         if (i > 0 && order[i]->rank == order[i - 1]->rank)
             return failure(PLAIT_INTERNAL, "rank %d is twice among the peers", order[i]->rank);
     }
@@ -187,8 +188,9 @@ plait_status room_channel_open(struct endpoint *endpoint, int channel)
 {
     struct room *room = room_of(endpoint);
     if (channel < 0 || channel >= BOARD_CHANNELS)
-        return failure(PLAIT_OUT_OF_RESOURCES, "channel %d was asked for: a rank can be in %d communicators at a time",
-                       channel, BOARD_CHANNELS);
+        return failure(PLAIT_OUT_OF_RESOURCES,
+                       "channel %d was asked for: a rank can be in %d communicators at a time", channel,
+                       BOARD_CHANNELS);
     if (room->count == 0)
         return failure(PLAIT_INTERNAL, "channel %d was opened before the peers were met", channel);
     uint64_t bit = UINT64_C(1) << channel % 64;
@@ -252,6 +254,6 @@ void room_leave(struct endpoint *endpoint)
 
 bool room_has_left(const struct room *room, int index)
 {
-    return atomic_load_explicit(&segment_header(room->segments[index])->state, memory_order_acquire)
-           == SEGMENT_LEFT;
+    return atomic_load_explicit(&segment_header(room->segments[index])->state, memory_order_acquire) ==
+           SEGMENT_LEFT;
 }

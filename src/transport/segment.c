@@ -58,11 +58,12 @@ plait_status segment_make_private(struct segment *segment, const struct segment_
                                   const struct segment_owner *owner)
 {
     *segment = (struct segment){ .layout = *layout, .rank = owner->rank, .fd = -1 };
-    void *base = mmap(NULL, layout->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *base =
+        mmap(NULL, layout->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED)
         return failure_errno(status_of_errno(errno), errno,
-                             "rank %d can't map %zu bytes for the segment it shares with its peers", owner->rank,
-                             layout->size);
+                             "rank %d can't map %zu bytes for the segment it shares with its peers",
+                             owner->rank, layout->size);
     segment->base = base;
     write_header(segment, owner);
     return PLAIT_OK;
@@ -90,18 +91,19 @@ plait_status segment_make_shared(struct segment *segment, const struct segment_l
     *segment = (struct segment){ .layout = *layout, .rank = owner->rank, .fd = -1 };
     plait_status status;
     if (exceeds_file_limit(layout->size))
-        return failure(PLAIT_OUT_OF_RESOURCES,
-                       "rank %d needs a shared memory segment of %zu bytes (sparse) and the limit of file sizes "
-                       "(ulimit -f) is below that; raise it",
-                       owner->rank, layout->size);
+        return failure(
+            PLAIT_OUT_OF_RESOURCES,
+            "rank %d needs a shared memory segment of %zu bytes (sparse) and the limit of file sizes "
+            "(ulimit -f) is below that; raise it",
+            owner->rank, layout->size);
     int fd = make_memfd();
     if (fd < 0)
         return failure_errno(status_of_errno(errno), errno,
-                             "rank %d can't make its shared memory segment (a memfd; ulimit -n is %ld)", owner->rank,
-                             sysconf(_SC_OPEN_MAX));
+                             "rank %d can't make its shared memory segment (a memfd; ulimit -n is %ld)",
+                             owner->rank, sysconf(_SC_OPEN_MAX));
     /* Sealed, so that no owner can shrink it under its peers' feet. */
-    if (ftruncate(fd, (off_t)layout->size) != 0
-        || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+    if (ftruncate(fd, (off_t)layout->size) != 0 ||
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
         goto refused;
     void *base = mmap(NULL, layout->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED)
@@ -120,8 +122,8 @@ plait_status segment_make_shared(struct segment *segment, const struct segment_l
 
 refused:
     status = failure_errno(status_of_errno(errno), errno,
-                           "rank %d can't size, seal and map its shared memory segment of %zu bytes", owner->rank,
-                           layout->size);
+                           "rank %d can't size, seal and map its shared memory segment of %zu bytes",
+                           owner->rank, layout->size);
     close(fd);
     return status;
 }
@@ -136,10 +138,11 @@ static plait_status check_fd(const struct segment_layout *layout, int rank, int 
     if ((seals & F_SEAL_SHRINK) == 0)
         return failure(PLAIT_START_FAILED, "rank %d handed over a memfd that it could shrink", rank);
     if (facts.st_size < 0 || (size_t)facts.st_size != layout->size)
-        return failure(PLAIT_START_FAILED,
-                       "the segment of rank %d has %lld bytes, this rank's has %zu: PLAIT_STAGING_SIZE (%zu a lane "
-                       "here) and the version have to be the same on all ranks",
-                       rank, (long long)facts.st_size, layout->size, layout->lane_size);
+        return failure(
+            PLAIT_START_FAILED,
+            "the segment of rank %d has %lld bytes, this rank's has %zu: PLAIT_STAGING_SIZE (%zu a lane "
+            "here) and the version have to be the same on all ranks",
+            rank, (long long)facts.st_size, layout->size, layout->lane_size);
     return PLAIT_OK;
 }
 
@@ -147,21 +150,23 @@ static plait_status check_header(const struct segment *segment, const struct seg
 {
     const struct segment_header *header = segment_header(segment);
     if (header->magic != magic || header->version != SEGMENT_VERSION)
+        return failure(
+            PLAIT_START_FAILED,
+            "the segment of rank %d is not of this version (magic %016llx, version %u; wanted %016llx, %d)",
+            owner->rank, (unsigned long long)header->magic, header->version, (unsigned long long)magic,
+            SEGMENT_VERSION);
+    if (header->rank != owner->rank || header->generation != owner->generation ||
+        (owner->pid >= 0 && header->pid != owner->pid))
         return failure(PLAIT_START_FAILED,
-                       "the segment of rank %d is not of this version (magic %016llx, version %u; wanted %016llx, %d)",
-                       owner->rank, (unsigned long long)header->magic, header->version, (unsigned long long)magic,
-                       SEGMENT_VERSION);
-    if (header->rank != owner->rank || header->generation != owner->generation
-        || (owner->pid >= 0 && header->pid != owner->pid))
-        return failure(PLAIT_START_FAILED,
-                       "a segment said to be of rank %d (pid %lld) is of rank %d (pid %lld) of %s world", owner->rank,
-                       (long long)owner->pid, header->rank, (long long)header->pid,
+                       "a segment said to be of rank %d (pid %lld) is of rank %d (pid %lld) of %s world",
+                       owner->rank, (long long)owner->pid, header->rank, (long long)header->pid,
                        header->generation == owner->generation ? "this" : "another");
     if (header->lane_size != segment->layout.lane_size || header->peers != (uint32_t)segment->layout.peers)
-        return failure(PLAIT_START_FAILED,
-                       "rank %d has %u peers on this host and staging lanes of %llu bytes, this rank has %d and %zu",
-                       owner->rank, header->peers, (unsigned long long)header->lane_size, segment->layout.peers,
-                       segment->layout.lane_size);
+        return failure(
+            PLAIT_START_FAILED,
+            "rank %d has %u peers on this host and staging lanes of %llu bytes, this rank has %d and %zu",
+            owner->rank, header->peers, (unsigned long long)header->lane_size, segment->layout.peers,
+            segment->layout.lane_size);
     return PLAIT_OK;
 }
 

@@ -62,7 +62,8 @@ struct segment_owner {
 /* `staging_size` is for all lanes and is rounded up to whole 64 KiB a lane; 0 lets this choose. */
 struct segment_layout segment_lay_out(int peers, size_t staging_size);
 
-/* Make this rank's segment: as a memfd, or for threads of this process. Header, doorbells and lanes are reserved. */
+/* Make this rank's segment: as a memfd, or for threads of this process. Header, doorbells and
+ * lanes are reserved. */
 plait_status segment_make_shared(struct segment *segment, const struct segment_layout *layout,
                                  const struct segment_owner *owner);
 plait_status segment_make_private(struct segment *segment, const struct segment_layout *layout,
@@ -82,7 +83,7 @@ enum { CHANNEL_SIZE = SEGMENT_PAGE + SEAT_STAGING_BYTES }; /* the seat's page, i
 
 static inline struct segment_header *segment_header(const struct segment *segment)
 {
-    return (struct segment_header *)segment->base;
+    return (struct segment_header *)(void *)segment->base;
 }
 
 static inline void segment_mark_left(const struct segment *segment)

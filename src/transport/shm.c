@@ -103,16 +103,18 @@ static plait_status make_lifeline(struct shm *shm, int *lifeline)
         shm->held = ends[1];
         return PLAIT_OK;
     }
-    return failure_errno(status_of_errno(errno), errno,
-                         "rank %d has no file descriptor for what shows its peers whether it lives (ulimit -n is %ld)",
-                         shm->room.rank, sysconf(_SC_OPEN_MAX));
+    return failure_errno(
+        status_of_errno(errno), errno,
+        "rank %d has no file descriptor for what shows its peers whether it lives (ulimit -n is %ld)",
+        shm->room.rank, sysconf(_SC_OPEN_MAX));
 }
 
 static plait_status take_peer(void *context, int index, int segment, int lifeline)
 {
     struct shm *shm = context;
     const struct peer *peer = shm->order[index];
-    struct segment_owner owner = { .rank = peer->rank, .pid = peer->pid > 0 ? peer->pid : -1,
+    struct segment_owner owner = { .rank = peer->rank,
+                                   .pid = peer->pid > 0 ? peer->pid : -1,
                                    .generation = shm->room.generation };
     shm->lifelines[index] = lifeline;
     plait_status status =
@@ -140,7 +142,9 @@ static plait_status make_tables(struct shm *shm, const struct peer *peers, int c
 
 static plait_status make_own(struct shm *shm, int *lifeline)
 {
-    struct segment_owner owner = { .rank = shm->room.rank, .pid = getpid(), .generation = shm->room.generation };
+    struct segment_owner owner = { .rank = shm->room.rank,
+                                   .pid = getpid(),
+                                   .generation = shm->room.generation };
     struct segment_layout layout = segment_lay_out(shm->count, shm->staging_size);
     plait_status status = segment_make_shared(&shm->segments[shm->room.own_index], &layout, &owner);
     if (status == PLAIT_OK)
@@ -174,9 +178,16 @@ static plait_status shm_connect(struct endpoint *endpoint, const struct peer *pe
         join_close_fds(&shm->listener, 1);
     struct blob hub;
     memcpy(&hub, shm->order[0]->blob, sizeof hub);
-    struct join join = { .peers = shm->order, .count = count, .own = shm->room.own_index,
-                         .listener = shm->listener, .hub_name = hub.name, .generation = shm->room.generation,
-                         .job_key = job_key, .deadline = deadline, .take = take_peer, .context = shm };
+    struct join join = { .peers = shm->order,
+                         .count = count,
+                         .own = shm->room.own_index,
+                         .listener = shm->listener,
+                         .hub_name = hub.name,
+                         .generation = shm->room.generation,
+                         .job_key = job_key,
+                         .deadline = deadline,
+                         .take = take_peer,
+                         .context = shm };
     status = make_own(shm, &lifeline);
     if (status == PLAIT_OK) {
         join.segment = shm->segments[shm->room.own_index].fd;

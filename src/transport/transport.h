@@ -40,9 +40,9 @@ struct transfer {
     size_t moved; /* bytes of the message; for a receive known when it is done */
     int source;   /* world rank of the sender, for a receive that is done */
     plait_status status; /* PLAIT_IN_PROGRESS from queueing on; then PLAIT_OK, PLAIT_TRUNCATED (message
-                            longer than room: consumed, nothing written), PLAIT_ABORTED (canceled here, or the
-                            sender gave it up), PLAIT_PEER_LOST (the peer's memory is damaged; that it died shows
-                            in life() alone), PLAIT_OUT_OF_MEMORY */
+                            longer than room: consumed, nothing written), PLAIT_ABORTED (canceled here, or
+                            the sender gave it up), PLAIT_PEER_LOST (the peer's memory is damaged; that it
+                            died shows in life() alone), PLAIT_OUT_OF_MEMORY */
     /* For a receive: takes the bytes instead of their being copied to `data`, in pieces of
      * whole 64 bytes but the last, any order, each byte once. NULL: copy. */
     void (*sink)(struct transfer *transfer, size_t offset, const void *bytes, size_t size);

@@ -1,7 +1,7 @@
 /* What a peer on this host can do to us: say anything where ranks meet, as guest or as hub, with any
  * file descriptors, knowing the job key or not; and write anything into its mailbox. */
-#include <pthread.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,11 +53,20 @@ static plait_status drop_peer(void *context, int index, int segment, int lifelin
     return status == PLAIT_OK ? PLAIT_OK : PLAIT_START_FAILED;
 }
 
-static struct join make_join(const struct peer *const *peers, int own, int listener, const unsigned char *name)
+static struct join make_join(const struct peer *const *peers, int own, int listener,
+                             const unsigned char *name)
 {
-    return (struct join){ .peers = peers, .count = 3, .own = own, .listener = listener, .hub_name = name,
-                          .generation = 5, .job_key = job_key, .deadline = clock_ns() + 3000000, .segment = 0,
-                          .lifeline = 0, .take = drop_peer };
+    return (struct join){ .peers = peers,
+                          .count = 3,
+                          .own = own,
+                          .listener = listener,
+                          .hub_name = name,
+                          .generation = 5,
+                          .job_key = job_key,
+                          .deadline = clock_ns() + 3000000,
+                          .segment = 0,
+                          .lifeline = 0,
+                          .take = drop_peer };
 }
 
 /* ---------------------------------------------------------------- meeting */
@@ -69,13 +78,15 @@ struct stranger {
 };
 
 /* Says packets of the input's making, the first bytes of which may be right. */
-static void babble(struct stranger *stranger, int fd, const union join_packet *right, const size_t *right_sizes)
+static void babble(struct stranger *stranger, int fd, const union join_packet *right,
+                   const size_t *right_sizes)
 {
     for (int i = 0; i < 6 && stranger->bytes.left > 0; i++) {
         union join_packet packet = { 0 };
         unsigned char *bytes = (unsigned char *)&packet;
         uint8_t how = next_byte(&stranger->bytes);
-        size_t size = how & 1 && right_sizes[i % 2] > 0 ? right_sizes[i % 2] : next_byte(&stranger->bytes) * 2u;
+        size_t size =
+            how & 1 && right_sizes[i % 2] > 0 ? right_sizes[i % 2] : next_byte(&stranger->bytes) * 2u;
         if (how & 1)
             packet = right[i % 2];
         size_t from = how & 2 ? next_byte(&stranger->bytes) : size;
@@ -149,7 +160,9 @@ static void *answer_as_hub(void *argument)
 
 static void meet_a_stranger(struct bytes bytes, bool stranger_is_hub)
 {
-    static const struct peer all[3] = { { .rank = 0, .pid = 1 }, { .rank = 1, .pid = 1 }, { .rank = 2, .pid = 1 } };
+    static const struct peer all[3] = { { .rank = 0, .pid = 1 },
+                                        { .rank = 1, .pid = 1 },
+                                        { .rank = 2, .pid = 1 } };
     const struct peer *peers[3] = { &all[0], &all[1], &all[2] };
     unsigned char name[JOIN_NAME_BYTES];
     int listener;
@@ -191,9 +204,12 @@ static void damage_a_mailbox(struct bytes bytes)
     for (int i = 0; i < 8; i++) {
         struct message_key key = { i & 2 ? CONTEXT_CALLERS | 1 : 1, (uint64_t)i / 4, 0 };
         uint8_t what = next_byte(&bytes);
-        sends[i] = (struct transfer){ .peer = i & 1, .key = key, .data = from, .size = what & 3 ? what : ROOM };
-        recvs[i] = (struct transfer){ .peer = what & 4 && i & 2 ? PLAIT_ANY_SOURCE : !(i & 1), .key = key,
-                                      .data = to[i], .size = what & 8 ? ROOM : 100 };
+        sends[i] =
+            (struct transfer){ .peer = i & 1, .key = key, .data = from, .size = what & 3 ? what : ROOM };
+        recvs[i] = (struct transfer){ .peer = what & 4 && i & 2 ? PLAIT_ANY_SOURCE : !(i & 1),
+                                      .key = key,
+                                      .data = to[i],
+                                      .size = what & 8 ? ROOM : 100 };
         transport->send(endpoints[!(i & 1)], &sends[i]);
         transport->recv(endpoints[i & 1], &recvs[i]);
     }
@@ -201,13 +217,15 @@ static void damage_a_mailbox(struct bytes bytes)
         transport->progress(endpoints[i & 1]);
     int sender = 0;
     struct board *board = transport->board(endpoints[1], 0, &sender, 1);
-    struct mailbox *box = (struct mailbox *)(void *)(board->staging[0] + STAGING_LANES * board->lane_size) + 1;
+    struct mailbox *box =
+        (struct mailbox *)(void *)(board->staging[0] + STAGING_LANES * board->lane_size) + 1;
     board_free(board);
     while (bytes.left > 0) {
         size_t at = next_byte(&bytes) * 8u % offsetof(struct mailbox, eager);
         if (at >= sizeof box->records)
             at += (next_byte(&bytes) & 3) * 128u;
-        for (size_t count = next_byte(&bytes) % 16; count > 0 && at < offsetof(struct mailbox, eager); count--)
+        for (size_t count = next_byte(&bytes) % 16; count > 0 && at < offsetof(struct mailbox, eager);
+             count--)
             ((unsigned char *)box)[at++] = next_byte(&bytes);
         transport->progress(endpoints[1]);
         transport->progress(endpoints[0]);
