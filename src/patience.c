@@ -5,12 +5,13 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/pause.h"
 
-/* A spin turn, with the looks of the executor in it, takes some 150 ns where every rank has
- * a core and 30 ns where not. So spinning lasts up to 50 us: what a balanced peer is late by, and three times a
+/* A spin turn, with the looks of the executor in it, takes some 800 ns where every rank has
+ * a core and 50 ns where not. So spinning lasts up to 50 us: what a balanced peer is late by, and three times a
  * wake-up. A yield lets whoever shares the core run, at 0.3 us when nobody does. Napping starts after a time in
  * which a wake-up, 15 to 70 us in a virtual machine, is lost in the noise. */
-enum { SPIN_TURNS = 320, LEAST_SPIN_TURNS = 8, CROWDED_SPIN_TURNS = 6 };
+enum { SPIN_TURNS = 64, LEAST_SPIN_TURNS = 2, CROWDED_SPIN_TURNS = 6 };
 static const int64_t YIELD_NS = 1000000;
 
 /* After so many waits a whole spin is tried again. */

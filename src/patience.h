@@ -21,15 +21,6 @@ struct temper {
     unsigned waits;
 };
 
-static inline void pause_briefly(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("isb" ::: "memory");
-#endif
-}
-
 /* A driver's way to wait. */
 struct waiting {
     struct temper *temper;

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/pause.h"
 #include "base/status.h"
-#include "patience.h"
 #include "watch.h"
 #include "work.h"
 #include "world.h"

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/pause.h"
 #include "base/status.h"
 #include "device/reduce.h"
 
@@ -118,6 +119,7 @@ static bool is_up(const struct notice *notice, uint64_t number, int looks)
     do {
         if (atomic_load_explicit(&notice->number, memory_order_acquire) == number)
             return true;
+        pause_briefly();
     } while (--looks > 0);
     return false;
 }

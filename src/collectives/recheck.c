@@ -1,6 +1,7 @@
 #include "collectives/recheck.h"
 
 #include "base/clock.h"
+#include "base/pause.h"
 
 /* Often enough to follow a move within milliseconds of traffic, seldom enough to cost under 1 %. */
 enum { BYTES_BETWEEN = 64 << 20, OPERATION_BYTES = 64 << 10, ROUNDS = 8, LOOKS = 256 };
@@ -23,9 +24,11 @@ bool recheck_due(struct execution *x)
 static bool has_answered(const struct execution *x, int peer, uint64_t value)
 {
     const _Atomic uint64_t *word = &x->group->board->seats[peer]->probe;
-    for (int looks = LOOKS; looks > 0; looks--)
+    for (int looks = LOOKS; looks > 0; looks--) {
         if (atomic_load_explicit(word, memory_order_acquire) >= value)
             return true;
+        pause_briefly();
+    }
     return false;
 }
 

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/pause.h"
 #include "base/span.h"
 #include "collectives/notice.h"
 #include "device/copy.h"
@@ -199,6 +200,7 @@ static bool has_signalled(struct execution *x, int rank, uint64_t value)
     do {
         if (atomic_load_explicit(&notice->signals, memory_order_acquire) >= value)
             return true;
+        pause_briefly();
     } while (--looks > 0);
     return false;
 }
