@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -53,7 +54,7 @@ static void a_nap_ends_by_itself(void **state)
 struct court {
     struct bell bells[2];
     _Atomic int ball; /* whose turn it is */
-    int faults;
+    _Atomic int faults;
 };
 
 struct player {
@@ -72,7 +73,8 @@ static void *play(void *argument)
                 bell_sleep(&court->bells[me->number], seen, BELL_NAP_NS);
             bell_get_up(&court->bells[me->number]);
         }
-        court->faults += atomic_fetch_add(&court->ball, 1) != 2 * turn + me->number;
+        if (atomic_fetch_add(&court->ball, 1) != 2 * turn + me->number)
+            atomic_fetch_add(&court->faults, 1);
         bell_ring(&court->bells[1 - me->number]);
     }
     return NULL;
@@ -88,7 +90,7 @@ static void sleepers_wake_each_other(void **state)
         assert_int_equal(pthread_create(&threads[i], NULL, play, &players[i]), 0);
     for (int i = 0; i < 2; i++)
         pthread_join(threads[i], NULL);
-    assert_int_equal(court.faults, 0);
+    assert_int_equal(atomic_load(&court.faults), 0);
     assert_int_equal(atomic_load(&court.ball), 1000);
 }
 
@@ -213,6 +215,23 @@ static void a_segment_can_not_be_shrunk(void **state)
     segment_free(&own);
 }
 
+/* The system would kill the process that oversteps it. */
+static void a_limit_of_file_sizes_is_told(void **state)
+{
+    (void)state;
+    struct segment own;
+    struct segment_layout layout = segment_lay_out(1, 128 << 10);
+    struct rlimit before, low;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    low = before;
+    low.rlim_cur = 1 << 20;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);
+    plait_status status = segment_make_shared(&own, &layout, &owner);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(status, PLAIT_OUT_OF_RESOURCES);
+    assert_non_null(strstr(failure_text(), "ulimit -f"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -224,6 +243,7 @@ int main(void)
         cmocka_unit_test(a_mapped_segment_is_the_same_memory),
         cmocka_unit_test(disguises_are_refused),
         cmocka_unit_test(a_segment_can_not_be_shrunk),
+        cmocka_unit_test(a_limit_of_file_sizes_is_told),
     };
     return cmocka_run_group_tests_name("board", tests, NULL, NULL);
 }
