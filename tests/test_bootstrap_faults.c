@@ -426,6 +426,28 @@ static void a_broken_store_fails_the_start(void **state)
     end();
 }
 
+/* Rank 0 died between its last word and closing the round, once after a good and once after a failed start. */
+static void a_round_left_open(void **state)
+{
+    (void)state;
+    int64_t rounds;
+    begin(STORE, 3);
+    for (int missing = 0; missing < 2; missing++) {
+        fill((int[]){ 0, 1, 2 }, 3 - missing, 3, missing ? 200 : 10000);
+        starts_run(starts, 3 - missing);
+        assert_int_equal(starts[0].status, missing ? PLAIT_START_FAILED : PLAIT_OK);
+        starts_end(starts, 3 - missing);
+        assert_int_equal(store->add(store->context, "plait/rounds", -1, &rounds), 0);
+        assert_int_equal(rounds % 2, 1);
+        starts_fill(starts, 3, options, 10000);
+        starts[0].delay_ms = 150;
+        starts_run(starts, 3);
+        starts_check(starts, 3);
+        starts_end(starts, 3);
+    }
+    end();
+}
+
 static void *destroy_group(void *group)
 {
     nanosleep(&(struct timespec){ 0, 100000000 }, NULL);
@@ -520,6 +542,7 @@ static const struct {
     { "a file does not grow for ever", a_file_does_not_grow_for_ever, { 0 } },
     { "a removed file is made anew", a_removed_file_is_made_anew, { 0 } },
     { "a broken store fails the start", a_broken_store_fails_the_start, { 0 } },
+    { "a round left open", a_round_left_open, { 0 } },
     { "a group destroyed under a start", a_group_destroyed_under_a_start, { 0 } },
     { "no descriptors left for rank 0", no_descriptors_left, { 0 } },
     { "no descriptor for a joiner", no_descriptor_for_a_joiner, { 0 } },
