@@ -1,4 +1,5 @@
 /* Ranks find each other: every way, several sizes, one world after another. */
+#include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,6 +106,20 @@ static bool has_ipv6(void)
     return found;
 }
 
+/* Can this machine carry out the row? Bare ones know no localhost. */
+static bool can_run(const struct world_case *world)
+{
+    struct addrinfo *found = NULL;
+    if (world->address == NULL)
+        return true;
+    if (strcmp(world->address, "::1") == 0)
+        return has_ipv6();
+    bool known = getaddrinfo(world->address, NULL, NULL, &found) == 0;
+    if (known)
+        freeaddrinfo(found);
+    return known;
+}
+
 /* Wrong options are answered at once. */
 static void options_are_checked(void **state)
 {
@@ -158,7 +173,7 @@ int main(void)
     struct CMUnitTest tests[LENGTH(cases) + 1];
     size_t count = 0;
     for (size_t i = 0; i < LENGTH(cases); i++)
-        if (cases[i].address == NULL || strcmp(cases[i].address, "::1") != 0 || has_ipv6())
+        if (can_run(&cases[i]))
             tests[count++] = (struct CMUnitTest){ .name = cases[i].name,
                                                   .test_func = ranks_meet,
                                                   .initial_state = &cases[i] };
