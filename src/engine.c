@@ -194,13 +194,21 @@ static bool anything_moves(void *context)
     return engine_pass(context);
 }
 
+/* Are all ranks in the operation that is waited for? */
+static bool is_soon(const struct engine *engine)
+{
+    const struct comm *comm = engine->busy;
+    return comm != NULL && comm->first != NULL && comm->first->begun && comm->first->execution.met;
+}
+
 /* Drives until `done` or the deadline; `done` is NULL for the background
  * thread, which stops when there is nothing to do or somebody waits. */
 static void drive(struct engine *engine, const struct work *done, int64_t deadline)
 {
     struct patience patience = { 0 };
-    const struct waiting waiting = { .temper = &engine->temper,
+    struct waiting waiting = { .temper = &engine->temper,
                                      .crowded = engine->crowded,
+                                     .background = done == NULL,
                                      .bell = engine->bell,
                                      .look = anything_moves,
                                      .context = engine };
@@ -213,6 +221,7 @@ static void drive(struct engine *engine, const struct work *done, int64_t deadli
             patience_end(&patience, &waiting);
             continue;
         }
+        waiting.soon = done == NULL && is_soon(engine);
         if (patience_turn(&patience, &waiting)) {
             engine_watch(engine, false);
             if (deadline_passed(deadline))

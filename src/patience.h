@@ -25,6 +25,8 @@ struct temper {
 struct waiting {
     struct temper *temper;
     bool crowded;      /* more ranks on this host than cores */
+    bool background;   /* no caller waits, so they compute, likely on this core */
+    bool soon;         /* all peers are in the operation: what is waited for is on its way */
     struct bell *bell; /* NULL if there is none */
     bool (*look)(void *context); /* before a nap: is there something to do after all? */
     void *context;
