@@ -278,6 +278,9 @@ static plait_status greet(struct world *world)
 
 static void world_free(struct world *world)
 {
+    /* First: the thread may still be looking at a communicator whose last work it has just finished. */
+    if (world->endpoint != NULL && world->engine.transport != NULL)
+        engine_stop(&world->engine);
     while (world->comms != NULL) {
         struct comm *comm = world->comms;
         world->comms = comm->next;
@@ -286,8 +289,6 @@ static void world_free(struct world *world)
     }
     if (world->endpoint != NULL) {
         world->transport->leave(world->endpoint);
-        if (world->engine.transport != NULL)
-            engine_stop(&world->engine);
         world->transport->close(world->endpoint);
     }
     free(world->members);
