@@ -249,8 +249,9 @@ static void run_release_in_callback(struct rank *rank)
         rank_doing(rank, "round %d", i);
         rank_ok(rank, plait_allreduce(rank->comm, &value, &sum, 1, PLAIT_I32, PLAIT_SUM, &work), "all-reduce");
         rank_ok(rank, plait_work_on_done(work, hear_and_release, &heard), "asking to be called");
-        rank_check(rank, await_heard(&heard) && heard.status == PLAIT_OK && sum == rank->size,
-                   "called %d times, status %d, sum %d", heard.calls, heard.status, sum);
+        const bool called = await_heard(&heard); /* before anything else is read */
+        rank_check(rank, called && heard.status == PLAIT_OK && sum == rank->size, "called %d times, status %d, sum %d",
+                   heard.calls, heard.status, sum);
         rank_status(rank, plait_work_status(work), PLAIT_INVALID_USAGE, "the status of a released work");
     }
 }
