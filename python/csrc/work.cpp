@@ -270,10 +270,13 @@ bool WorkPlait::wait(std::chrono::milliseconds timeout)
             auto left = deadline - std::chrono::steady_clock::now();
             left_ms = std::max<int64_t>(0, std::chrono::duration_cast<std::chrono::milliseconds>(left).count());
         }
-        if (plait_work_wait(parts_[i].handle, left_ms) == PLAIT_IN_PROGRESS)
+        plait_status status = plait_work_wait(parts_[i].handle, left_ms);
+        if (status == PLAIT_IN_PROGRESS)
             C10_THROW_ERROR(DistBackendError,
                             c10::str(title_, ": Timed out waiting for ", timeout.count(), " ms on ", *place_,
                                      "; the operation goes on and can be waited for again"));
+        if (plait_work_status(parts_[i].handle) == PLAIT_IN_PROGRESS) /* a forked child may not wait */
+            throw_failure(status, failure_message(status, nullptr, title_, place_));
     }
     std::unique_lock<std::mutex> lock(mutex_);
     cv_.wait(lock, [this] { return completed_; }); /* the callback may be at it on another thread */
