@@ -66,7 +66,8 @@ static plait_status fill(struct comm *comm, const struct comm_plan *plan)
     size_t ranks = (size_t)plan->ranks;
     comm->world_ranks = malloc(ranks * sizeof *comm->world_ranks);
     group->sources = malloc(ranks * sizeof *group->sources);
-    if (comm->world_ranks == NULL || group->sources == NULL)
+    group->gathered = malloc(ranks * NOTICE_BYTES);
+    if (comm->world_ranks == NULL || group->sources == NULL || group->gathered == NULL)
         return failure(PLAIT_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", plan->ranks);
     memcpy(comm->world_ranks, plan->world_ranks, ranks * sizeof *comm->world_ranks);
 

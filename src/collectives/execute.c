@@ -143,7 +143,8 @@ plait_status execution_begin(struct execution *x, struct group *group, const str
     x->tick = 0;
     x->stage = x->index = x->waiting = x->open = 0;
     x->asked = x->moved = false;
-    if (group->board == NULL || !notice_carries(group, call)) {
+    x->contribution = 0;
+    if (group->board == NULL || !notice_carries(group, call, &x->contribution)) {
         plait_status status = prepare_steps(x);
         if (status != PLAIT_OK)
             return status;

@@ -45,6 +45,7 @@ struct group {
 
     struct program *programs[COLLECTIVES][SIZE_CLASSES];
     const void **sources; /* one a rank, for the reduction under way */
+    unsigned char *gathered; /* NOTICE_BYTES a rank: contributions that came in several lines */
     struct transfer *transfers;
     int transfer_room;
     unsigned char *work; /* scratch of message plans */

@@ -116,9 +116,11 @@ void group_clear(struct group *group)
     free(group->transfers);
     free(group->work);
     free(group->sources);
+    free(group->gathered);
     group->transfers = NULL;
     group->transfer_room = 0;
     group->work = NULL;
     group->work_size = 0;
     group->sources = NULL;
+    group->gathered = NULL;
 }

@@ -22,18 +22,65 @@ static size_t contributed_blocks(enum collective kind, int ranks)
     }
 }
 
-static size_t contribution_size(const struct execution *x)
-{
-    return contributed_blocks(x->call.kind, x->group->ranks) * x->call.count * x->element_size;
-}
-
-bool notice_carries(const struct group *group, const struct call *call)
+bool notice_carries(const struct group *group, const struct call *call, size_t *contribution)
 {
     size_t blocks = contributed_blocks(call->kind, group->ranks);
-    if (blocks == 0 || call->count == 0)
-        return true;
-    return call->count <= NOTICE_INLINE_BYTES
-           && blocks * call->count * plait_type_size(call->type) <= NOTICE_INLINE_BYTES;
+    if (call->count > NOTICE_BYTES)
+        return blocks == 0;
+    size_t size = blocks * call->count * plait_type_size(call->type);
+    if (size > NOTICE_BYTES)
+        return false;
+    *contribution = size;
+    return true;
+}
+
+/* Bytes of a contribution in line `line` of a notice. */
+static size_t line_part(size_t size, size_t line)
+{
+    size_t left = size - NOTICE_INLINE_BYTES - line * NOTICE_LINE_BYTES;
+    return left < NOTICE_LINE_BYTES ? left : NOTICE_LINE_BYTES;
+}
+
+/* Lines that a contribution needs beside the notice's own. */
+static size_t line_count(size_t size)
+{
+    return size <= NOTICE_INLINE_BYTES ? 0
+                                       : (size - NOTICE_INLINE_BYTES + NOTICE_LINE_BYTES - 1) / NOTICE_LINE_BYTES;
+}
+
+static void put_contribution(const struct execution *x, struct notice *notice)
+{
+    const unsigned char *from = x->call.input;
+    size_t size = x->contribution;
+    if (size == 8) {
+        memcpy(notice->data, from, 8);
+        return;
+    }
+    memcpy(notice->data, from, size < NOTICE_INLINE_BYTES ? size : NOTICE_INLINE_BYTES);
+    for (size_t line = 0; line < line_count(size); line++) {
+        memcpy(notice->lines[line].data, from + NOTICE_INLINE_BYTES + line * NOTICE_LINE_BYTES, line_part(size, line));
+        atomic_store_explicit(&notice->lines[line].number, x->number, memory_order_release);
+    }
+}
+
+/* Does `rank` give something that this rank is to see in its notice's lines? */
+static bool takes_lines_of(const struct execution *x, int rank)
+{
+    enum collective kind = x->call.kind;
+    if (x->contribution <= NOTICE_INLINE_BYTES || collective_input_blocks(kind, x->group->ranks, x->call.root, rank) == 0)
+        return false;
+    return collective_output_blocks(kind, x->group->ranks, x->call.root, x->group->rank) > 0;
+}
+
+/* Puts together what came in several lines. */
+static void gather_lines(const struct execution *x, int rank)
+{
+    const struct notice *notice = notice_of(x, rank);
+    unsigned char *to = x->group->gathered + (size_t)rank * NOTICE_BYTES;
+    memcpy(to, notice->data, NOTICE_INLINE_BYTES);
+    for (size_t line = 0; line < line_count(x->contribution); line++)
+        memcpy(to + NOTICE_INLINE_BYTES + line * NOTICE_LINE_BYTES, notice->lines[line].data,
+               line_part(x->contribution, line));
 }
 
 static void ring_all(const struct group *group)
@@ -50,13 +97,8 @@ void notice_publish(struct execution *x, uint64_t signals)
         notice->print = x->print;
         call_pack(&x->call, notice->call);
     }
-    if (x->program == NULL && x->call.input != NULL) {
-        size_t size = contribution_size(x);
-        if (size == 8)
-            memcpy(notice->data, x->call.input, 8);
-        else
-            memcpy(notice->data, x->call.input, size);
-    }
+    if (x->program == NULL && x->call.input != NULL)
+        put_contribution(x, notice);
     atomic_store_explicit(&notice->signals, signals, memory_order_relaxed);
     atomic_store_explicit(&notice->number, x->number, memory_order_release);
     x->published = true;
@@ -112,15 +154,32 @@ static void end_by_mismatch(struct execution *x)
                         (unsigned long long)(x->number - x->group->uncounted), odd, odd_text, usual, usual_text);
 }
 
+/* Is the rank's notice up, with all lines that this rank takes? The lines are
+ * asked for together, so that their ways overlap. They don't matter, and may never come, when
+ * the rank makes another call. */
+static bool is_up(const struct execution *x, const struct notice *notice, size_t lines)
+{
+    uint64_t missing = atomic_load_explicit(&notice->number, memory_order_acquire) ^ x->number;
+    uint64_t missing_lines = 0;
+    for (size_t line = 0; line < lines; line++)
+        missing_lines |= atomic_load_explicit(&notice->lines[line].number, memory_order_acquire) ^ x->number;
+    return missing == 0 && (missing_lines == 0 || notice->print != x->print);
+}
+
 /* A few looks in a row save the way out of the executor and back while a
  * peer's line is on its way. */
-static bool is_up(const struct notice *notice, uint64_t number, int looks)
+static bool see(const struct execution *x, int rank)
 {
-    do {
-        if (atomic_load_explicit(&notice->number, memory_order_acquire) == number)
+    const struct notice *notice = notice_of(x, rank);
+    size_t lines = takes_lines_of(x, rank) ? line_count(x->contribution) : 0;
+    for (int looks = x->group->looks; looks > 0; looks--) {
+        if (is_up(x, notice, lines)) {
+            if (lines > 0)
+                gather_lines(x, rank);
             return true;
+        }
         pause_briefly();
-    } while (--looks > 0);
+    }
     return false;
 }
 
@@ -128,12 +187,11 @@ bool notice_meet(struct execution *x)
 {
     int ranks = x->group->ranks;
     for (; x->seen < ranks; x->seen++) {
-        const struct notice *notice = notice_of(x, x->seen);
         if (x->seen == x->group->rank)
             continue;
-        if (!is_up(notice, x->number, x->group->looks))
+        if (!see(x, x->seen))
             return false;
-        x->differs |= notice->print ^ x->print;
+        x->differs |= notice_of(x, x->seen)->print ^ x->print;
         x->moved = true;
     }
     if (x->differs != 0) {
@@ -148,7 +206,10 @@ bool notice_meet(struct execution *x)
  * line is on its way to the peers, and reading it back would wait for it. */
 static const unsigned char *contribution_of(const struct execution *x, int rank)
 {
-    return rank == x->group->rank ? x->call.input : notice_of(x, rank)->data;
+    if (rank == x->group->rank)
+        return x->call.input;
+    return x->contribution > NOTICE_INLINE_BYTES ? x->group->gathered + (size_t)rank * NOTICE_BYTES
+                                                 : notice_of(x, rank)->data;
 }
 
 static void fold(struct execution *x, size_t offset)

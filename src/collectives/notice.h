@@ -9,8 +9,8 @@ static inline struct notice *notice_of(const struct execution *execution, int ra
     return &execution->group->board->seats[rank]->notices[execution->number & 1];
 }
 
-/* Can a call's contributions ride in the notices? The same answer on all ranks. */
-bool notice_carries(const struct group *group, const struct call *call);
+/* Can a call's contributions ride in the notices? The same answer on all ranks. Gives their bytes if so. */
+bool notice_carries(const struct group *group, const struct call *call, size_t *contribution);
 
 /* Puts up this rank's notice: its call, and its contribution if the notices carry it. */
 void notice_publish(struct execution *execution, uint64_t signals);

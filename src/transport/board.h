@@ -12,7 +12,9 @@
 #include <stdint.h>
 
 enum {
-    NOTICE_INLINE_BYTES = 40,
+    NOTICE_INLINE_BYTES = 40,           /* of a contribution, in the notice's own line */
+    NOTICE_LINES = 4, NOTICE_LINE_BYTES = 56, /* the rest of it, in further lines */
+    NOTICE_BYTES = NOTICE_INLINE_BYTES + NOTICE_LINES * NOTICE_LINE_BYTES,
     BOARD_CHANNELS = 1024,              /* communicators a rank can be in at a time */
     SEAT_STAGING_BYTES = 16384,         /* staging of a channel that has no lane */
     STAGING_LANES = 2
@@ -25,17 +27,14 @@ struct notice {
     _Alignas(128) _Atomic uint64_t number; /* of the operation entered; released last */
     uint64_t print;                        /* the call's fingerprint */
     _Atomic uint64_t signals;              /* how far this rank is (see execute.c) */
-    union {
-        unsigned char data[NOTICE_INLINE_BYTES]; /* a contribution that fits */
-        struct {
-            uint64_t lane;  /* offset of the staging lane in the segment's staging */
-            uint64_t size;  /* its bytes */
-            uint64_t first; /* where in it the first slot lies */
-        } staged;
-    };
+    unsigned char data[NOTICE_INLINE_BYTES]; /* a contribution that fits, or its beginning */
     unsigned char call[64]; /* the second line: the call itself, read only when prints differ */
+    struct notice_line {    /* each tells by itself that it is up, so that all come at the same time */
+        _Atomic uint64_t number;
+        unsigned char data[NOTICE_LINE_BYTES];
+    } lines[NOTICE_LINES];
 };
-_Static_assert(sizeof(struct notice) == 128, "a notice is two cache lines");
+_Static_assert(sizeof(struct notice) == 384, "a notice is two cache lines and those for longer contributions");
 
 /* A rank's place in a channel. */
 struct seat {
