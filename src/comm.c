@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -34,6 +35,24 @@ static plait_status not_found(const void *handle)
 
 /* -------------------------------------------------------------------- making */
 
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14; Debian 12's headers have it, older ones do not */
+#endif
+
+enum { MAPPED_AHEAD_RANKS = 16 }; /* beyond, a world's start would feel it */
+
+/* Maps staging ahead where each rank does so for itself: a page fault costs more than
+ * a small operation, and the first walk round the ring would meet one at every page of every rank. */
+static void map_ahead(const struct group *group)
+{
+    const struct staging *staging = &group->staging;
+    if (!group->transport->maps_apart || group->ranks > MAPPED_AHEAD_RANKS)
+        return;
+    for (int rank = 0; rank < group->ranks; rank++)
+        if (madvise(staging->base[rank], staging->size, MADV_POPULATE_WRITE) != 0)
+            return; /* a kernel before 5.14: the faults come one by one */
+}
+
 /* Where each rank's staging for this communicator lies. */
 static plait_status find_staging(struct comm *comm)
 {
@@ -49,6 +68,8 @@ static plait_status find_staging(struct comm *comm)
         staging->base[rank] = comm->lane < 0 ? board->seat_staging[rank]
                                              : board->staging[rank] + (size_t)comm->lane * board->lane_size;
     staging->size = comm->lane < 0 ? SEAT_STAGING_BYTES : board->lane_size;
+    if (comm->lane >= 0)
+        map_ahead(group);
     return PLAIT_OK;
 }
 

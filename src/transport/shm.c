@@ -227,6 +227,7 @@ static enum life shm_life(struct endpoint *endpoint, int peer)
 
 const struct transport transport_shm = {
     .name = "shm",
+    .maps_apart = true,
     .open = shm_open_endpoint,
     .connect = shm_connect,
     .send = room_send,

@@ -81,6 +81,7 @@ struct endpoint_setup {
 
 struct transport {
     const char *name; /* "shm" */
+    bool maps_apart;  /* each rank has its own mapping of a peer's memory, page by page */
 
     /* Makes this rank's side and describes it in `blob` for the others. */
     plait_status (*open)(const struct endpoint_setup *setup, struct endpoint **endpoint,
