@@ -28,6 +28,19 @@ struct comm *comm_find(const plait_comm *handle, const char *function)
     return comm;
 }
 
+struct comm *comm_hold(const plait_comm *handle, const char *function)
+{
+    struct comm *held = handle_hold(HANDLE_COMM, handle);
+    if (held != NULL) {
+        atomic_fetch_add(&held->users, 1);
+        handle_let_go(handle);
+    }
+    struct comm *comm = comm_find(handle, function);
+    if (comm == NULL && held != NULL)
+        comm_let_go(held);
+    return comm;
+}
+
 static plait_status not_found(const void *handle)
 {
     return handle == NULL ? PLAIT_INVALID_ARGUMENT : PLAIT_INVALID_USAGE;
@@ -195,16 +208,31 @@ void comm_free(struct comm *comm)
     free(comm);
 }
 
+/* Has the driver, who may be another thread in the midst of a long call, let go of the communicator. */
+static void leave(struct comm *comm)
+{
+    struct engine *engine = &comm->world->engine;
+    atomic_store(&comm->leave_asked, true);
+    atomic_store(&engine->alarm, true);
+    for (engine_nudge(engine); !atomic_load(&comm->left); engine_nudge(engine))
+        nanosleep(&(struct timespec){ .tv_nsec = 20000 }, NULL);
+}
+
+static bool in_use(const struct comm *comm)
+{
+    return atomic_load(&comm->outstanding) > 0 || atomic_load(&comm->users) > 0;
+}
+
 /* Lets works run for up to `limit_ms`. True when none is left. */
 static bool run_out(struct comm *comm, int64_t limit_ms)
 {
     struct engine *engine = &comm->world->engine;
     int64_t until = deadline_after_ms(limit_ms);
-    while (atomic_load(&comm->outstanding) > 0 && !deadline_passed(until)) {
+    while (in_use(comm) && !deadline_passed(until)) {
         engine_nudge(engine);
         nanosleep(&(struct timespec){ .tv_nsec = 20000 }, NULL);
     }
-    return atomic_load(&comm->outstanding) == 0;
+    return !in_use(comm);
 }
 
 void comm_settle(struct comm *comm)
@@ -225,15 +253,13 @@ plait_status plait_comm_destroy(plait_comm *handle)
         return PLAIT_INVALID_USAGE;
     if (comm->channel == 0)
         return failure(PLAIT_INVALID_USAGE, "%s: comm is the world's own; plait_world_destroy() ends it", __func__);
+    if (engine_calls_back(&comm->world->engine))
+        return failure(PLAIT_INVALID_USAGE, "%s: called from a callback, which must not wait", __func__);
     if (handle_end(HANDLE_COMM, handle) == NULL)
         return failure(PLAIT_INVALID_USAGE, "%s: another thread has destroyed comm", __func__);
 
     comm_settle(comm);
-    while (!engine_enter(&comm->world->engine)) /* nobody looks at it while it goes */
-        nanosleep(&(struct timespec){ .tv_nsec = 20000 }, NULL);
-    if (atomic_load(&comm->over) == 0)
-        comm_show_left(comm);
-    engine_leave(&comm->world->engine);
+    leave(comm);
     forget(comm);
     comm_free(comm);
     return PLAIT_OK;
@@ -243,63 +269,82 @@ plait_status plait_comm_destroy(plait_comm *handle)
 
 int plait_comm_rank(const plait_comm *handle)
 {
-    struct comm *comm = comm_find(handle, __func__);
-    return comm == NULL ? -1 : comm->group.rank;
+    struct comm *comm = comm_hold(handle, __func__);
+    if (comm == NULL)
+        return -1;
+    int rank = comm->group.rank;
+    comm_let_go(comm);
+    return rank;
 }
 
 int plait_comm_size(const plait_comm *handle)
 {
-    struct comm *comm = comm_find(handle, __func__);
-    return comm == NULL ? -1 : comm->group.ranks;
+    struct comm *comm = comm_hold(handle, __func__);
+    if (comm == NULL)
+        return -1;
+    int ranks = comm->group.ranks;
+    comm_let_go(comm);
+    return ranks;
 }
 
 int plait_comm_world_rank(const plait_comm *handle, int rank)
 {
-    struct comm *comm = comm_find(handle, __func__);
+    struct comm *comm = comm_hold(handle, __func__);
     if (comm == NULL)
         return -1;
-    if (rank < 0 || rank >= comm->group.ranks) {
+    int world_rank = -1;
+    if (rank >= 0 && rank < comm->group.ranks)
+        world_rank = comm->world_ranks[rank];
+    else
         failure(PLAIT_INVALID_ARGUMENT, "%s: rank %d is not in 0..%d", __func__, rank, comm->group.ranks - 1);
-        return -1;
-    }
-    return comm->world_ranks[rank];
+    comm_let_go(comm);
+    return world_rank;
 }
 
 plait_status plait_comm_set_timeout(plait_comm *handle, int64_t timeout_ms)
 {
-    struct comm *comm = comm_find(handle, __func__);
+    struct comm *comm = comm_hold(handle, __func__);
     if (comm == NULL)
         return not_found(handle);
+    plait_status status = PLAIT_OK;
     if (timeout_ms == 0)
-        return failure(PLAIT_INVALID_ARGUMENT, "%s: timeout_ms is 0; give milliseconds, or -1 for none", __func__);
-    atomic_store(&comm->timeout_ms, timeout_ms);
-    return PLAIT_OK;
+        status = failure(PLAIT_INVALID_ARGUMENT, "%s: timeout_ms is 0; give milliseconds, or -1 for none", __func__);
+    else
+        atomic_store(&comm->timeout_ms, timeout_ms);
+    comm_let_go(comm);
+    return status;
 }
 
 const char *plait_comm_last_plan(const plait_comm *handle)
 {
-    struct comm *comm = comm_find(handle, __func__);
-    return comm == NULL ? "" : comm->group.last_plan;
+    struct comm *comm = comm_hold(handle, __func__);
+    if (comm == NULL)
+        return "";
+    const char *plan = comm->group.last_plan;
+    comm_let_go(comm);
+    return plan;
 }
 
 plait_status plait_comm_fault(const plait_comm *handle, plait_fault *fault)
 {
-    struct comm *comm = comm_find(handle, __func__);
+    struct comm *comm = comm_hold(handle, __func__);
     if (comm == NULL)
         return not_found(handle);
     struct fault_record record;
     pthread_mutex_lock(&comm->fault_lock);
     record = comm->fault;
     pthread_mutex_unlock(&comm->fault_lock);
+    comm_let_go(comm);
     return fault_give(&record, fault);
 }
 
 plait_status plait_comm_abort(plait_comm *handle, const char *reason)
 {
-    struct comm *comm = comm_find(handle, __func__);
+    struct comm *comm = comm_hold(handle, __func__);
     if (comm == NULL)
         return not_found(handle);
     comm_ask_abort(comm, reason);
     engine_nudge(&comm->world->engine);
+    comm_let_go(comm);
     return PLAIT_OK;
 }

@@ -49,6 +49,16 @@ void engine_accept(struct engine *engine, struct work *work)
     }
 }
 
+void engine_forget(struct engine *engine, struct comm *comm)
+{
+    for (struct comm **link = &engine->busy; *link != NULL; link = &(*link)->next_busy) {
+        if (*link == comm) {
+            *link = comm->next_busy;
+            return;
+        }
+    }
+}
+
 static void accept_incoming(struct engine *engine)
 {
     pthread_mutex_lock(&engine->lock);
@@ -230,6 +240,29 @@ static void drive(struct engine *engine, const struct work *done, int64_t deadli
     }
 }
 
+/* ----------------------------------------------------------------- callbacks */
+
+static _Thread_local const struct callback_frame *innermost;
+
+void callback_enter(struct callback_frame *frame, const struct engine *engine)
+{
+    *frame = (struct callback_frame){ .engine = engine, .outer = innermost };
+    innermost = frame;
+}
+
+void callback_leave(const struct callback_frame *frame)
+{
+    innermost = frame->outer;
+}
+
+bool engine_calls_back(const struct engine *engine)
+{
+    for (const struct callback_frame *frame = innermost; frame != NULL; frame = frame->outer)
+        if (frame->engine == engine)
+            return true;
+    return false;
+}
+
 /* ---------------------------------------------------------------- handing on */
 
 static void wake_thread(struct engine *engine)
@@ -385,22 +418,31 @@ static bool run_at_once(struct work *work)
     return true;
 }
 
+/* One that has to wait counts among the communicator's users, so that another thread may destroy it meanwhile. */
 plait_status engine_run(struct engine *engine, struct work *work)
 {
+    _Atomic int *users = &work->comm->users;
     if (engine_enter(engine)) {
         if (run_at_once(work)) {
             engine_leave(engine);
             return PLAIT_OK;
         }
+        atomic_fetch_add(users, 1);
         engine_accept(engine, work);
         drive(engine, work, NO_DEADLINE);
         engine_leave(engine);
+        atomic_fetch_sub(users, 1);
         return work_status(work);
     }
+    if (engine_calls_back(engine))
+        return failure(PLAIT_INVALID_USAGE, "a blocking call from a callback, which must not wait; start a work instead");
+    atomic_fetch_add(users, 1);
     engine_submit(engine, work);
     if (engine->bell != NULL)
         bell_ring(engine->bell);
-    return engine_wait(engine, work, NO_DEADLINE);
+    plait_status status = engine_wait(engine, work, NO_DEADLINE);
+    atomic_fetch_sub(users, 1);
+    return status;
 }
 
 plait_status engine_start(struct engine *engine, struct world *world)

@@ -32,7 +32,7 @@ struct engine {
     _Atomic int active;  /* works that are not done */
     _Atomic int waiters; /* threads that sleep on `turn` */
     _Atomic uint32_t turn; /* changes when the drive becomes free or a work is done */
-    _Atomic bool alarm;    /* somebody asked for an abort: look at once */
+    _Atomic bool alarm;    /* somebody asked for a communicator's end: look at once */
 
     pthread_mutex_t lock; /* guards what follows, up to the blank line */
     struct work *incoming, *incoming_last;
@@ -66,6 +66,19 @@ void engine_leave(struct engine *engine);
 
 /* The driver's: takes a new work over. */
 void engine_accept(struct engine *engine, struct work *work);
+
+/* The driver's: takes a communicator without works, which is about to be freed, out of its list. */
+void engine_forget(struct engine *engine, struct comm *comm);
+
+/* A caller's function runs on the driver's thread: around it, and whether one does. What waits
+ * for the engine must not be called from there. */
+struct callback_frame {
+    const struct engine *engine;
+    const struct callback_frame *outer;
+};
+void callback_enter(struct callback_frame *frame, const struct engine *engine);
+void callback_leave(const struct callback_frame *frame);
+bool engine_calls_back(const struct engine *engine);
 
 /* The driver's: one round over everything. True if something moved. */
 bool engine_pass(struct engine *engine);

@@ -119,6 +119,17 @@ static void remember(struct comm *comm, const struct fault_record *record)
     pthread_mutex_unlock(&world->lock);
 }
 
+static void tell_handler(const struct comm *comm, const struct fault_record *record)
+{
+    const struct settings *settings = &comm->world->settings;
+    if (settings->on_fault == NULL)
+        return;
+    struct callback_frame frame;
+    callback_enter(&frame, &comm->world->engine);
+    settings->on_fault(settings->fault_context, &record->fault);
+    callback_leave(&frame);
+}
+
 void comm_end(struct comm *comm, const struct fault_record *record)
 {
     if (atomic_load(&comm->over) != 0)
@@ -127,8 +138,7 @@ void comm_end(struct comm *comm, const struct fault_record *record)
     atomic_store(&comm->over, record->fault.status);
     show_end(comm, &record->fault);
     log_info("communicator %s is over: %s", comm->name, record->sentence);
-    if (comm->world->settings.on_fault != NULL)
-        comm->world->settings.on_fault(comm->world->settings.fault_context, &record->fault);
+    tell_handler(comm, record);
     comm_fail_all(comm);
 }
 
@@ -183,8 +193,7 @@ void comm_report_mismatch(struct comm *comm, struct work *work)
                  comm->world_ranks[work->execution.waiting], failure_text());
     snprintf(record.sentence, sizeof record.sentence, "%s", failure_text());
     remember(comm, &record);
-    if (comm->world->settings.on_fault != NULL)
-        comm->world->settings.on_fault(comm->world->settings.fault_context, &record.fault);
+    tell_handler(comm, &record);
     work_finish(work, PLAIT_MISMATCH, &record);
 }
 
@@ -404,20 +413,43 @@ static bool watch_deadline(struct work *work)
     return true;
 }
 
-static void watch_aborts(struct engine *engine)
+static bool wants_abort(const struct comm *comm)
+{
+    return atomic_load(&comm->abort_asked) && atomic_load(&comm->over) == 0;
+}
+
+static bool wants_to_leave(const struct comm *comm)
+{
+    return atomic_load(&comm->leave_asked) && !atomic_load(&comm->left);
+}
+
+/* Whoever destroys `comm` frees it once it sees `left`. */
+static void let_leave(struct engine *engine, struct comm *comm)
+{
+    if (atomic_load(&comm->over) == 0)
+        comm_show_left(comm);
+    engine_forget(engine, comm);
+    atomic_store(&comm->left, true);
+}
+
+/* Does what other threads have asked for. */
+static void watch_requests(struct engine *engine)
 {
     atomic_store(&engine->alarm, false);
     struct world *world = engine->world;
     for (;;) {
-        struct comm *asked = NULL;
+        struct comm *comm;
         pthread_mutex_lock(&world->lock);
-        for (struct comm *comm = world->comms; comm != NULL && asked == NULL; comm = comm->next)
-            if (atomic_load(&comm->abort_asked) && atomic_load(&comm->over) == 0)
-                asked = comm;
+        for (comm = world->comms; comm != NULL; comm = comm->next)
+            if (wants_abort(comm) || wants_to_leave(comm))
+                break;
         pthread_mutex_unlock(&world->lock);
-        if (asked == NULL)
+        if (comm == NULL)
             return;
-        end_by_abort(asked);
+        if (wants_abort(comm))
+            end_by_abort(comm);
+        else
+            let_leave(engine, comm);
     }
 }
 
@@ -452,7 +484,7 @@ static void watch_messages(struct engine *engine, bool lives)
 void engine_watch(struct engine *engine, bool now)
 {
     if (atomic_load_explicit(&engine->alarm, memory_order_relaxed))
-        watch_aborts(engine);
+        watch_requests(engine);
     int64_t time = clock_ns();
     if (!now && time < engine->next_watch_ns)
         return;

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "base/handle.h"
@@ -15,6 +16,7 @@ void work_init(struct work *work, struct comm *comm, enum work_kind kind)
     atomic_init(&work->status, PLAIT_IN_PROGRESS);
     atomic_init(&work->references, 0);
     work->comm = comm;
+    work->comm_handle = comm->handle;
     work->next = NULL;
     work->begun = work->counted = work->heap = work->called = false;
     work->deadline = 0;
@@ -58,8 +60,12 @@ static void run_callback(struct work *work, plait_status status)
     work->called = true;
     plait_work_callback callback = work->callback;
     pthread_mutex_unlock(&work->lock);
-    if (callback != NULL)
-        callback(work->callback_context, work->handle, status);
+    if (callback == NULL)
+        return;
+    struct callback_frame frame;
+    callback_enter(&frame, &work->comm->world->engine);
+    callback(work->callback_context, work->handle, status);
+    callback_leave(&frame);
 }
 
 void work_finish(struct work *work, plait_status status, const struct fault_record *record)
@@ -94,13 +100,17 @@ plait_status work_tell(const struct work *work)
 
 /* --------------------------------------------------------------- public calls */
 
-/* Finds a living work, or leaves a sentence. */
-static struct work *find(const plait_work *handle, const char *function)
+/* Finds a living work, for work_release() once done with it, or leaves a sentence. */
+static struct work *hold(const plait_work *handle, const char *function)
 {
-    struct work *work = handle_find(HANDLE_WORK, handle);
-    if (work == NULL)
+    struct work *work = handle_hold(HANDLE_WORK, handle);
+    if (work != NULL) {
+        atomic_fetch_add(&work->references, 1);
+        handle_let_go(handle);
+    } else {
         failure(handle == NULL ? PLAIT_INVALID_ARGUMENT : PLAIT_INVALID_USAGE, "%s: %s", function,
                 handle == NULL ? "work is NULL" : "work is not a living work; it was released, or is no work");
+    }
     return work;
 }
 
@@ -111,46 +121,77 @@ static plait_status not_found(const void *handle)
 
 plait_status plait_work_status(const plait_work *handle)
 {
-    struct work *work = find(handle, __func__);
-    return work == NULL ? not_found(handle) : work_tell(work);
-}
-
-/* A released communicator's works stay readable, but there is nothing left to drive. */
-plait_status plait_work_test(plait_work *handle)
-{
-    struct work *work = find(handle, __func__);
+    struct work *work = hold(handle, __func__);
     if (work == NULL)
         return not_found(handle);
-    if (work_status(work) == PLAIT_IN_PROGRESS) {
-        if (work->comm->world->fork_count != fork_count())
-            return failure(PLAIT_INVALID_USAGE, "%s: the work belongs to the parent process", __func__);
-        engine_nudge(&work->comm->world->engine);
+    plait_status status = work_tell(work);
+    work_release(work);
+    return status;
+}
+
+/* Another thread destroys the communicator, which ends the work within a bounded time. */
+static void await_end(const struct work *work, int64_t deadline)
+{
+    while (work_status(work) == PLAIT_IN_PROGRESS && !deadline_passed(deadline))
+        nanosleep(&(struct timespec){ .tv_nsec = 20000 }, NULL);
+}
+
+/* Tests or waits for a work that is under way: PLAIT_OK, or why that can't be. */
+static plait_status pursue(struct work *work, int64_t timeout_ms, const char *function)
+{
+    struct comm *comm = comm_hold(work->comm_handle, function);
+    if (comm == NULL) {
+        if (handle_find(HANDLE_COMM, work->comm_handle) != NULL)
+            return failure(PLAIT_INVALID_USAGE, "%s: the work belongs to the parent process", function);
+        if (timeout_ms != 0)
+            await_end(work, deadline_after_ms(timeout_ms));
+        return PLAIT_OK;
     }
-    return work_tell(work);
+    plait_status status = PLAIT_OK;
+    struct engine *engine = &comm->world->engine;
+    if (timeout_ms == 0)
+        engine_nudge(engine);
+    else if (engine_calls_back(engine) && work_status(work) == PLAIT_IN_PROGRESS)
+        status = failure(PLAIT_INVALID_USAGE, "%s: called from a callback, which must not wait", function);
+    else
+        engine_wait(engine, work, deadline_after_ms(timeout_ms));
+    comm_let_go(comm);
+    return status;
+}
+
+static plait_status test_or_wait(plait_work *handle, int64_t timeout_ms, const char *function)
+{
+    struct work *work = hold(handle, function);
+    if (work == NULL)
+        return not_found(handle);
+    plait_status status = PLAIT_OK;
+    if (work_status(work) == PLAIT_IN_PROGRESS)
+        status = pursue(work, timeout_ms, function);
+    if (status == PLAIT_OK)
+        status = work_tell(work);
+    work_release(work);
+    return status;
+}
+
+plait_status plait_work_test(plait_work *handle)
+{
+    return test_or_wait(handle, 0, __func__);
 }
 
 plait_status plait_work_wait(plait_work *handle, int64_t timeout_ms)
 {
-    struct work *work = find(handle, __func__);
-    if (work == NULL)
-        return not_found(handle);
-    if (timeout_ms == 0)
-        return plait_work_test(handle);
-    if (work_status(work) == PLAIT_IN_PROGRESS) {
-        if (work->comm->world->fork_count != fork_count())
-            return failure(PLAIT_INVALID_USAGE, "%s: the work belongs to the parent process", __func__);
-        engine_wait(&work->comm->world->engine, work, deadline_after_ms(timeout_ms));
-    }
-    return work_tell(work);
+    return test_or_wait(handle, timeout_ms, __func__);
 }
 
 plait_status plait_work_on_done(plait_work *handle, plait_work_callback callback, void *context)
 {
-    struct work *work = find(handle, __func__);
+    struct work *work = hold(handle, __func__);
     if (work == NULL)
         return not_found(handle);
-    if (callback == NULL)
+    if (callback == NULL) {
+        work_release(work);
         return failure(PLAIT_INVALID_ARGUMENT, "%s: callback is NULL", __func__);
+    }
 
     pthread_mutex_lock(&work->lock);
     bool taken = work->callback != NULL, done = work->called;
@@ -159,37 +200,44 @@ plait_status plait_work_on_done(plait_work *handle, plait_work_callback callback
         work->callback_context = context;
     }
     pthread_mutex_unlock(&work->lock);
-    if (taken)
-        return failure(PLAIT_INVALID_USAGE, "%s: the work has a callback already", __func__);
-    if (done)
+    if (!taken && done)
         callback(context, handle, work_status(work));
-    return PLAIT_OK;
+    work_release(work);
+    return taken ? failure(PLAIT_INVALID_USAGE, "%s: the work has a callback already", __func__) : PLAIT_OK;
 }
 
 int plait_work_source(const plait_work *handle)
 {
-    struct work *work = find(handle, __func__);
-    if (work == NULL || work->kind != WORK_RECV || work_status(work) != PLAIT_OK)
+    struct work *work = hold(handle, __func__);
+    if (work == NULL)
         return -1;
-    return work->source;
+    int source = work->kind == WORK_RECV && work_status(work) == PLAIT_OK ? work->source : -1;
+    work_release(work);
+    return source;
 }
 
 size_t plait_work_count(const plait_work *handle)
 {
-    struct work *work = find(handle, __func__);
-    if (work == NULL || work->kind != WORK_RECV || work_status(work) != PLAIT_OK)
+    struct work *work = hold(handle, __func__);
+    if (work == NULL)
         return 0;
-    return work->transfer.moved / work->element_size;
+    size_t count = 0;
+    if (work->kind == WORK_RECV && work_status(work) == PLAIT_OK)
+        count = work->transfer.moved / work->element_size;
+    work_release(work);
+    return count;
 }
 
 plait_status plait_work_fault(const plait_work *handle, plait_fault *fault)
 {
-    struct work *work = find(handle, __func__);
+    struct work *work = hold(handle, __func__);
     if (work == NULL)
         return not_found(handle);
     static const struct fault_record none = { 0 };
     bool failed = work_status(work) < 0 && work->fault != NULL;
-    return fault_give(failed ? work->fault : &none, fault);
+    plait_status status = fault_give(failed ? work->fault : &none, fault);
+    work_release(work);
+    return status;
 }
 
 void plait_work_release(plait_work *handle)
@@ -197,9 +245,8 @@ void plait_work_release(plait_work *handle)
     if (handle == NULL)
         return;
     struct work *work = handle_end(HANDLE_WORK, handle);
-    if (work == NULL) {
-        find(handle, __func__);
-        return;
-    }
-    work_release(work);
+    if (work != NULL)
+        work_release(work);
+    else
+        failure(PLAIT_INVALID_USAGE, "%s: work is not a living work; it was released, or is no work", __func__);
 }

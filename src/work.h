@@ -18,6 +18,7 @@ struct work {
     _Atomic int status;     /* a plait_status; set last, after which a blocking caller's work is gone */
     _Atomic int references; /* the caller's handle and the engine; a blocking call's work has none */
     struct comm *comm;
+    plait_comm *comm_handle; /* by which a waiter finds out whether `comm` still lives */
     struct work *next;      /* in the engine's or the communicator's list */
     bool begun;
     bool counted; /* in the engine's and the communicator's counts */

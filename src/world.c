@@ -1,9 +1,11 @@
 /* Worlds: coming together, asking, leaving. */
 #include "world.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -21,6 +23,7 @@ static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 
 static void count_fork(void)
 {
+    handle_after_fork();
     atomic_fetch_add(&forks, 1);
 }
 
@@ -278,13 +281,17 @@ static plait_status greet(struct world *world)
 
 static void world_free(struct world *world)
 {
+    for (struct comm *comm = world->comms; comm != NULL; comm = comm->next)
+        handle_end(HANDLE_COMM, comm->handle);
+    for (struct comm *comm = world->comms; comm != NULL; comm = comm->next)
+        while (atomic_load(&comm->users) > 0)
+            nanosleep(&(struct timespec){ .tv_nsec = 20000 }, NULL);
     /* First: the thread may still be looking at a communicator whose last work it has just finished. */
     if (world->endpoint != NULL && world->engine.transport != NULL)
         engine_stop(&world->engine);
     while (world->comms != NULL) {
         struct comm *comm = world->comms;
         world->comms = comm->next;
-        handle_end(HANDLE_COMM, comm->handle);
         comm_free(comm);
     }
     if (world->endpoint != NULL) {
@@ -359,17 +366,21 @@ plait_status plait_world_destroy(plait_world *handle)
     struct world *world = world_find(handle, __func__);
     if (world == NULL)
         return PLAIT_INVALID_USAGE;
+    if (engine_calls_back(&world->engine))
+        return failure(PLAIT_INVALID_USAGE, "%s: called from a callback, which must not wait", __func__);
     if (handle_end(HANDLE_WORLD, handle) == NULL)
         return failure(PLAIT_INVALID_USAGE, "%s: another thread has destroyed world", __func__);
     for (struct comm *comm = world->comms; comm != NULL; comm = comm->next)
         comm_settle(comm);
+    while (atomic_load(&world->users) > 0)
+        nanosleep(&(struct timespec){ .tv_nsec = 20000 }, NULL);
     world_free(world);
     return PLAIT_OK;
 }
 
 plait_status plait_world_abort(plait_world *handle, const char *reason)
 {
-    struct world *world = world_find(handle, __func__);
+    struct world *world = world_hold(handle, __func__);
     if (world == NULL)
         return handle == NULL ? PLAIT_INVALID_ARGUMENT : PLAIT_INVALID_USAGE;
     pthread_mutex_lock(&world->lock);
@@ -377,6 +388,7 @@ plait_status plait_world_abort(plait_world *handle, const char *reason)
         comm_ask_abort(comm, reason);
     pthread_mutex_unlock(&world->lock);
     engine_nudge(&world->engine);
+    world_let_go(world);
     return PLAIT_OK;
 }
 
@@ -397,59 +409,80 @@ struct world *world_find(const plait_world *handle, const char *function)
     return world;
 }
 
+struct world *world_hold(const plait_world *handle, const char *function)
+{
+    struct world *held = handle_hold(HANDLE_WORLD, handle);
+    if (held != NULL) {
+        atomic_fetch_add(&held->users, 1);
+        handle_let_go(handle);
+    }
+    struct world *world = world_find(handle, function);
+    if (world == NULL && held != NULL)
+        world_let_go(held);
+    return world;
+}
+
+/* An int of a living world, by its place in the struct, or -1. */
+static int asked(const plait_world *handle, const char *function, size_t place)
+{
+    struct world *world = world_hold(handle, function);
+    if (world == NULL)
+        return -1;
+    int value;
+    memcpy(&value, (const char *)world + place, sizeof value);
+    world_let_go(world);
+    return value;
+}
+
 int plait_world_rank(const plait_world *handle)
 {
-    struct world *world = world_find(handle, __func__);
-    return world == NULL ? -1 : world->rank;
+    return asked(handle, __func__, offsetof(struct world, rank));
 }
 
 int plait_world_size(const plait_world *handle)
 {
-    struct world *world = world_find(handle, __func__);
-    return world == NULL ? -1 : world->size;
+    return asked(handle, __func__, offsetof(struct world, size));
 }
 
 int plait_world_local_rank(const plait_world *handle)
 {
-    struct world *world = world_find(handle, __func__);
-    return world == NULL ? -1 : world->local_rank;
+    return asked(handle, __func__, offsetof(struct world, local_rank));
 }
 
 int plait_world_local_size(const plait_world *handle)
 {
-    struct world *world = world_find(handle, __func__);
-    return world == NULL ? -1 : world->local_size;
+    return asked(handle, __func__, offsetof(struct world, local_size));
 }
 
 plait_comm *plait_world_comm(plait_world *handle)
 {
-    struct world *world = world_find(handle, __func__);
+    struct world *world = world_hold(handle, __func__);
     if (world == NULL)
         return NULL;
     pthread_mutex_lock(&world->lock);
     struct comm *comm = world->comms;
     while (comm->channel != 0)
         comm = comm->next;
+    plait_comm *own = comm->handle;
     pthread_mutex_unlock(&world->lock);
-    return comm->handle;
+    world_let_go(world);
+    return own;
 }
 
 plait_status plait_world_fault(const plait_world *handle, plait_fault *fault)
 {
-    struct world *world = world_find(handle, __func__);
+    struct world *world = world_hold(handle, __func__);
     if (world == NULL)
         return handle == NULL ? PLAIT_INVALID_ARGUMENT : PLAIT_INVALID_USAGE;
     pthread_mutex_lock(&world->lock);
     struct fault_record record = world->fault;
     pthread_mutex_unlock(&world->lock);
+    world_let_go(world);
     return fault_give(&record, fault);
 }
 
 plait_status plait_world_get_facts(const plait_world *handle, plait_world_facts *facts)
 {
-    struct world *world = world_find(handle, __func__);
-    if (world == NULL)
-        return handle == NULL ? PLAIT_INVALID_ARGUMENT : PLAIT_INVALID_USAGE;
     if (facts == NULL)
         return failure(PLAIT_INVALID_ARGUMENT, "%s: facts is NULL", __func__);
     size_t size = facts->struct_size;
@@ -457,12 +490,16 @@ plait_status plait_world_get_facts(const plait_world *handle, plait_world_facts 
         return failure(PLAIT_INVALID_ARGUMENT,
                        "%s: facts->struct_size is %zu; set it to sizeof(plait_world_facts), %zu", __func__, size,
                        sizeof *facts);
+    struct world *world = world_hold(handle, __func__);
+    if (world == NULL)
+        return handle == NULL ? PLAIT_INVALID_ARGUMENT : PLAIT_INVALID_USAGE;
     plait_world_facts known = { .struct_size = size,
                                 .transport = world->transport->name,
                                 .kernels = reduce_set_name(),
                                 .line_ns = world->line_ns,
                                 .cores = world->cores,
                                 .staging_size = staging_size(world) };
+    world_let_go(world);
     memset(facts, 0, size);
     memcpy(facts, &known, size < sizeof known ? size : sizeof known);
     return PLAIT_OK;

@@ -31,6 +31,7 @@ struct world {
     struct engine engine;
     double line_ns;
     unsigned fork_count; /* as it was when the world was made */
+    _Atomic int users;   /* threads inside of functions that may be called while another one destroys it */
 
     pthread_mutex_t lock; /* guards what follows */
     struct comm *comms;   /* all living ones */
@@ -51,6 +52,7 @@ struct comm {
     char name[64];
     _Atomic int64_t timeout_ms;
     _Atomic int outstanding; /* works that were handed to the engine and are not done */
+    _Atomic int users;       /* as the world's */
 
     /* Guarded by the engine's drive. */
     struct work *first, *last; /* collectives, in order */
@@ -64,12 +66,25 @@ struct comm {
     struct fault_record fault;
     _Atomic bool abort_asked; /* `fault` is not written yet; abort_reason is */
     char abort_reason[80];
+    _Atomic bool leave_asked, left; /* destroyed here: the driver is to let go of it; it has */
 };
 
 /* The living world or communicator of a public handle, in this process; NULL
  * with a sentence otherwise (in a forked child, too). `function` is the caller's name. */
 struct world *world_find(const plait_world *handle, const char *function);
 struct comm *comm_find(const plait_comm *handle, const char *function);
+
+/* The same for functions that are safe at any time: the object lives until it is let go. */
+struct world *world_hold(const plait_world *handle, const char *function);
+struct comm *comm_hold(const plait_comm *handle, const char *function);
+static inline void world_let_go(struct world *world)
+{
+    atomic_fetch_sub(&world->users, 1);
+}
+static inline void comm_let_go(struct comm *comm)
+{
+    atomic_fetch_sub(&comm->users, 1);
+}
 
 /* Forks survived by this process's ancestors since they loaded the library. */
 unsigned fork_count(void);
@@ -86,7 +101,7 @@ struct comm_plan {
 plait_status comm_make(struct world *world, const struct comm_plan *plan, struct comm **comm);
 /* Frees a communicator with no work left; its handle has ended. */
 void comm_free(struct comm *comm);
-/* Gives outstanding works up to a second, then aborts them. */
+/* Gives outstanding works and other threads' calls up to a second, then aborts them. */
 void comm_settle(struct comm *comm);
 
 /* Measures the line between ranks 0 and 1; all ranks of the group call it. 0 if it can't be measured. */

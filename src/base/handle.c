@@ -1,6 +1,7 @@
 #include "base/handle.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@ enum { BLOCK_SLOTS = 4096, BLOCKS = 4096 };
 struct slot {
     _Atomic(uintptr_t) tag;
     _Atomic(void *) object;
+    _Atomic uint32_t holders; /* not 0: whoever ends the handle waits */
     uintptr_t generation;
     uint32_t next_free; /* slot number + 1; under the lock */
 };
@@ -80,6 +82,33 @@ void *handle_find(enum handle_kind kind, const void *handle)
     return slot == NULL ? NULL : atomic_load_explicit(&slot->object, memory_order_relaxed);
 }
 
+void *handle_hold(enum handle_kind kind, const void *handle)
+{
+    struct slot *slot = slot_of(kind, handle);
+    if (slot == NULL)
+        return NULL;
+    /* Either this thread sees that the handle has ended, or the one that ends it sees the holder. */
+    atomic_fetch_add(&slot->holders, 1);
+    if (atomic_load(&slot->tag) != (uintptr_t)handle) {
+        atomic_fetch_sub(&slot->holders, 1);
+        return NULL;
+    }
+    return atomic_load_explicit(&slot->object, memory_order_relaxed);
+}
+
+void handle_let_go(const void *handle)
+{
+    struct slot *slot = slot_at((uint32_t)((uintptr_t)handle >> SLOT_SHIFT) & (BLOCK_SLOTS * BLOCKS - 1));
+    atomic_fetch_sub(&slot->holders, 1);
+}
+
+void handle_after_fork(void)
+{
+    pthread_mutex_init(&lock, NULL);
+    for (uint32_t number = 0; number < slots_made; number++)
+        atomic_store_explicit(&slot_at(number)->holders, 0, memory_order_relaxed);
+}
+
 void *handle_end(enum handle_kind kind, const void *handle)
 {
     struct slot *slot = slot_of(kind, handle);
@@ -89,6 +118,8 @@ void *handle_end(enum handle_kind kind, const void *handle)
     uintptr_t tag = (uintptr_t)handle;
     if (!atomic_compare_exchange_strong(&slot->tag, &tag, 0))
         return NULL;
+    while (atomic_load(&slot->holders) > 0)
+        sched_yield();
 
     uint32_t number = (uint32_t)((uintptr_t)handle >> SLOT_SHIFT) & (BLOCK_SLOTS * BLOCKS - 1);
     pthread_mutex_lock(&lock);

@@ -13,6 +13,14 @@ void *handle_new(enum handle_kind kind, void *object);
  * nanoseconds. That nobody ends the handle meanwhile is the caller's matter. */
 void *handle_find(enum handle_kind kind, const void *handle);
 
+/* As handle_find(), and handle_end() does not return before handle_let_go(). For a moment
+ * only: long enough to count oneself among the object's users. */
+void *handle_hold(enum handle_kind kind, const void *handle);
+void handle_let_go(const void *handle);
+
+/* In the child of a fork: the threads that held handles, or the table, are not there. */
+void handle_after_fork(void);
+
 /* Ends a handle and gives its object back; NULL if it was not alive. Of
  * several threads that end one handle, one gets the object. */
 void *handle_end(enum handle_kind kind, const void *handle);

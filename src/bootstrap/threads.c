@@ -55,16 +55,21 @@ void plait_thread_group_destroy(plait_thread_group *group)
 static plait_status meet(struct exchange *exchange)
 {
     const struct bootstrap_options *options = exchange->options;
-    struct thread_group *group = handle_find(HANDLE_THREADS, options->threads);
+    struct thread_group *group = handle_hold(HANDLE_THREADS, options->threads);
     if (group == NULL)
         return failure(PLAIT_INVALID_USAGE, "rank %d: options.threads is not a living thread group",
                        options->rank);
-    if (group->ranks != options->size)
-        return failure(PLAIT_INVALID_ARGUMENT, "rank %d: a world of %d over a thread group of %d",
-                       options->rank, options->size, group->ranks);
     atomic_fetch_add_explicit(&group->users, 1, memory_order_relaxed);
-    struct store_view view = memory_store_view(group->store);
-    plait_status status = store_exchange(exchange, &view);
+    handle_let_go(options->threads);
+
+    plait_status status;
+    if (group->ranks == options->size) {
+        struct store_view view = memory_store_view(group->store);
+        status = store_exchange(exchange, &view);
+    } else {
+        status = failure(PLAIT_INVALID_ARGUMENT, "rank %d: a world of %d over a thread group of %d",
+                         options->rank, options->size, group->ranks);
+    }
     release(group);
     return status;
 }
