@@ -122,7 +122,8 @@ static plait_status fill(struct comm *comm, const struct comm_plan *plan)
     group->streamed = stores_streamed(group->stores, world->line_ns);
     group->forced_plan = world->settings.plan;
     group->stream_above = world->machine.l3_bytes > 0 ? world->machine.l3_bytes / 3 : (size_t)8 << 20;
-    group->looks = world->engine.crowded ? 1 : 32;
+    group->crowded = world->engine.crowded;
+    group->looks = group->crowded ? 1 : 32;
     group->last_plan = "none yet";
     return find_staging(comm);
 }

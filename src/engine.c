@@ -204,6 +204,14 @@ static bool anything_moves(void *context)
     return engine_pass(context);
 }
 
+/* Does a rank that is waited for need this core? */
+static bool is_in_the_way(const struct engine *engine)
+{
+    const struct comm *comm = engine->busy;
+    return comm != NULL && comm->first != NULL && comm->first->begun && comm->group.board != NULL
+           && execution_blocks_peer(&comm->first->execution);
+}
+
 /* Are all ranks in the operation that is waited for? */
 static bool is_soon(const struct engine *engine)
 {
@@ -231,6 +239,7 @@ static void drive(struct engine *engine, const struct work *done, int64_t deadli
             patience_end(&patience, &waiting);
             continue;
         }
+        waiting.in_the_way = engine->crowded && is_in_the_way(engine);
         waiting.soon = done == NULL && is_soon(engine);
         if (patience_turn(&patience, &waiting)) {
             engine_watch(engine, false);

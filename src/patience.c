@@ -7,15 +7,18 @@
 #include "base/clock.h"
 #include "base/pause.h"
 
-/* A spin turn, with the looks of the executor in it, takes some 800 ns where every rank has
- * a core and 50 ns where not. So spinning lasts up to 50 us: what a balanced peer is late by, and three times a
- * wake-up. A yield lets whoever shares the core run, at 0.3 us when nobody does. Napping starts after a time in
- * which a wake-up, 15 to 70 us in a virtual machine, is lost in the noise. */
-enum { SPIN_TURNS = 64, LEAST_SPIN_TURNS = 2, CROWDED_SPIN_TURNS = 6, BACKGROUND_SPIN_TURNS = 4 };
-static const int64_t YIELD_NS = 1000000;
+/* Turns of spinning. Where every rank has a core a turn, with the executor's
+ * looks in it, takes some 800 ns: 50 us in all, what a balanced peer is late by. Where ranks
+ * share cores a turn takes 80 ns: about as long as it takes to change the rank
+ * that runs on another core, twice; and there is no spinning while a rank is missing that needs
+ * this core. A background thread naps almost at once unless all peers are
+ * under way: its process computes, and who yields to a thread that computes gets the core
+ * back at the next tick, milliseconds later, while who sleeps is woken. */
+enum { SPIN_TURNS = 64, LEAST_SPIN_TURNS = 2, CROWDED_SPIN_TURNS = 60, BACKGROUND_SPIN_TURNS = 4 };
 
-/* A background thread naps almost at once, unless peers are under way: who yields to a thread that computes gets
- * the core back at the next tick, milliseconds later, while who sleeps is woken when there is something to do. */
+/* A yield lets whoever shares the core run, at 0.3 us when nobody does. Napping
+ * starts after a time in which a wake-up, 15 to 70 us in a virtual machine, is lost in the noise. */
+static const int64_t YIELD_NS = 1000000;
 
 /* After so many waits a whole spin is tried again. */
 enum { TRY_EVERY = 64 };
@@ -38,7 +41,7 @@ static unsigned spin_turns(const struct waiting *waiting)
     if (waiting->background && !waiting->soon)
         return BACKGROUND_SPIN_TURNS;
     if (waiting->crowded)
-        return CROWDED_SPIN_TURNS;
+        return waiting->in_the_way ? 1 : CROWDED_SPIN_TURNS;
     return temper->spin == 0 || temper->waits % TRY_EVERY == 0 ? SPIN_TURNS : temper->spin;
 }
 

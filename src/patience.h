@@ -25,6 +25,7 @@ struct temper {
 struct waiting {
     struct temper *temper;
     bool crowded;      /* more ranks on this host than cores */
+    bool in_the_way;   /* crowded: who is waited for needs this very core */
     bool background;   /* no caller waits, so they compute, likely on this core */
     bool soon;         /* all peers are in the operation: what is waited for is on its way */
     struct bell *bell; /* NULL if there is none */

@@ -1,5 +1,6 @@
 #include "collectives/execute.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -269,4 +270,18 @@ int execution_awaited(const struct execution *x, bool *entered)
                 if (x->group->world_ranks[rank] == x->group->transfers[i].peer)
                     return rank;
     return x->waiting < x->group->ranks ? x->waiting : -1;
+}
+
+bool execution_blocks_peer(const struct execution *x)
+{
+    const struct group *group = x->group;
+    int32_t core = sched_getcpu();
+    int last = x->met ? x->waiting + 1 : group->ranks;
+    for (int rank = x->met ? x->waiting : x->seen; rank < last && rank < group->ranks; rank++) {
+        bool missing = x->met || atomic_load_explicit(&notice_of(x, rank)->number, memory_order_relaxed) != x->number;
+        if (missing && rank != group->rank
+            && atomic_load_explicit(&group->board->seats[rank]->core, memory_order_relaxed) == core)
+            return true;
+    }
+    return false;
 }

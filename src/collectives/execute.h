@@ -58,4 +58,7 @@ void execution_cancel(struct execution *execution);
  * -1 if it waits for nobody in particular. */
 int execution_awaited(const struct execution *execution, bool *entered);
 
+/* Does it wait for a rank that needs the core this thread runs on? */
+bool execution_blocks_peer(const struct execution *execution);
+
 #endif

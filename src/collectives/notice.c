@@ -1,5 +1,6 @@
 #include "collectives/notice.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -83,6 +84,15 @@ static void gather_lines(const struct execution *x, int rank)
                line_part(x->contribution, line));
 }
 
+/* Tells the peers which core this rank keeps from others. */
+static void show_core(const struct execution *x)
+{
+    _Atomic int32_t *shown = &x->group->board->seats[x->group->rank]->core;
+    int32_t core = sched_getcpu();
+    if (atomic_load_explicit(shown, memory_order_relaxed) != core)
+        atomic_store_explicit(shown, core, memory_order_relaxed);
+}
+
 static void ring_all(const struct group *group)
 {
     for (int rank = 0; rank < group->ranks; rank++)
@@ -93,6 +103,8 @@ static void ring_all(const struct group *group)
 void notice_publish(struct execution *x, uint64_t signals)
 {
     struct notice *notice = notice_of(x, x->group->rank);
+    if (x->group->crowded)
+        show_core(x);
     if (notice->print != x->print) { /* else the call stands there from the operation before last */
         notice->print = x->print;
         call_pack(&x->call, notice->call);

@@ -46,6 +46,7 @@ struct seat {
     char end_reason[240];
     _Alignas(128) _Atomic uint64_t probe; /* passed to and fro to measure a line's way */
     _Atomic uint32_t line_ns;             /* what it took, by rank 0's latest measurement */
+    _Atomic int32_t core;                 /* that the rank entered its latest operation on; kept where ranks share cores */
 };
 
 /* Where a rank sleeps; in its segment's header. */
