@@ -105,8 +105,11 @@ void handle_let_go(const void *handle)
 void handle_after_fork(void)
 {
     pthread_mutex_init(&lock, NULL);
-    for (uint32_t number = 0; number < slots_made; number++)
-        atomic_store_explicit(&slot_at(number)->holders, 0, memory_order_relaxed);
+    for (uint32_t number = 0; number < slots_made; number++) {
+        struct slot *slot = slot_at(number);
+        if (slot != NULL)
+            atomic_store_explicit(&slot->holders, 0, memory_order_relaxed);
+    }
 }
 
 void *handle_end(enum handle_kind kind, const void *handle)
