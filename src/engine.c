@@ -11,7 +11,7 @@
 #include "work.h"
 #include "world.h"
 
-enum { PROGRESS_EVERY = 32, RECHECK_NS = 1000000, DOZE_NS = 100000, DOZING_NS = 2000000 }; /* passes between looks at messages when no work waits for one */
+enum { PROGRESS_EVERY = 32, WATCH_EVERY = 128, RECHECK_NS = 1000000, DOZE_NS = 100000, DOZING_NS = 2000000 }; /* passes between looks at messages when no work waits for one */
 
 /* ------------------------------------------------------------- the driver's */
 
@@ -165,7 +165,8 @@ static bool settle_messages(struct engine *engine)
         }
         *link = work->next;
         moved = true;
-        message_settle(work);
+        if (message_settle(work))
+            link = &engine->messages; /* others went with it */
     }
     return moved;
 }
@@ -183,19 +184,23 @@ static bool messages_wanted(const struct engine *engine)
 bool engine_pass(struct engine *engine)
 {
     bool moved = false;
+    /* Requests first, so that nothing which is started after an abort succeeds. The clock is looked at
+     * now and then even while things move, for there may be others which do not. */
+    if (atomic_load_explicit(&engine->alarm, memory_order_relaxed))
+        engine_watch(engine, true);
+    else if (++engine->passes % WATCH_EVERY == 0)
+        engine_watch(engine, false);
     if (atomic_load_explicit(&engine->incoming_any, memory_order_acquire)) {
         accept_incoming(engine);
         moved = true;
     }
     if (engine->busy != NULL)
         moved |= advance_busy(engine);
-    if (++engine->passes % PROGRESS_EVERY == 0 || messages_wanted(engine)) {
+    if (engine->passes % PROGRESS_EVERY == 0 || messages_wanted(engine)) {
         moved |= engine->transport->progress(engine->endpoint);
         if (engine->messages != NULL)
             moved |= settle_messages(engine);
     }
-    if (atomic_load_explicit(&engine->alarm, memory_order_relaxed))
-        engine_watch(engine, true);
     return moved;
 }
 
@@ -237,6 +242,8 @@ static void drive(struct engine *engine, const struct work *done, int64_t deadli
             return;
         if (moved) {
             patience_end(&patience, &waiting);
+            if (deadline_passed(deadline))
+                return;
             continue;
         }
         waiting.in_the_way = engine->crowded && is_in_the_way(engine);
@@ -410,13 +417,14 @@ plait_status engine_wait(struct engine *engine, struct work *work, int64_t deadl
     return work_status(work);
 }
 
-/* The short way of a collective that nothing stands before: without a queue,
+/* The short way of a collective that nothing else is under way beside: without a queue,
  * and done if the peers are here already. Otherwise it is under way, and the queue takes it from there. */
-static bool run_at_once(struct work *work)
+static bool run_at_once(struct engine *engine, struct work *work)
 {
     struct comm *comm = work->comm;
-    if (work->kind != WORK_COLLECTIVE || comm->first != NULL
+    if (work->kind != WORK_COLLECTIVE || engine->busy != NULL || engine->messages != NULL
         || atomic_load_explicit(&comm->over, memory_order_relaxed) != 0
+        || atomic_load_explicit(&engine->alarm, memory_order_relaxed)
         || execution_begin(&work->execution, &comm->group, &work->execution.call) != PLAIT_OK)
         return false;
     work->begun = true;
@@ -432,7 +440,10 @@ plait_status engine_run(struct engine *engine, struct work *work)
 {
     _Atomic int *users = &work->comm->users;
     if (engine_enter(engine)) {
-        if (run_at_once(work)) {
+        /* Works that were submitted before, to a driver who left without them, come first. */
+        if (atomic_load_explicit(&engine->incoming_any, memory_order_relaxed))
+            accept_incoming(engine);
+        if (run_at_once(engine, work)) {
             engine_leave(engine);
             return PLAIT_OK;
         }

@@ -86,7 +86,7 @@ static void show_end(struct comm *comm, const plait_fault *fault)
 
 /* Is the communicator over on `rank`, as far as its seat says? A mark that an
  * earlier user of the channel left does not count. */
-static bool has_ended(const struct comm *comm, int rank)
+bool comm_has_ended(const struct comm *comm, int rank)
 {
     const struct seat *seat = seat_of(comm, rank);
     return seat != NULL
@@ -96,7 +96,7 @@ static bool has_ended(const struct comm *comm, int rank)
 /* In good order, by destroying it? */
 static bool has_left(const struct comm *comm, int rank)
 {
-    return has_ended(comm, rank) && seat_of(comm, rank)->end_kind == PLAIT_FAULT_LEFT;
+    return comm_has_ended(comm, rank) && seat_of(comm, rank)->end_kind == PLAIT_FAULT_LEFT;
 }
 
 void comm_show_left(struct comm *comm)
@@ -213,26 +213,29 @@ static int rank_in(const struct comm *comm, int world_rank)
     return -1;
 }
 
-void message_settle(struct work *work)
+bool message_settle(struct work *work)
 {
     plait_status status = work->transfer.status;
     if (status == PLAIT_OK) {
         work->source = rank_in(work->comm, work->transfer.source);
         work_finish(work, PLAIT_OK, NULL);
-    } else if (status == PLAIT_TRUNCATED) {
+        return false;
+    }
+    if (status == PLAIT_TRUNCATED) {
         failure(PLAIT_TRUNCATED,
                 "rank %d sent %zu bytes with tag %llu and the receive has room for %zu; the message is dropped, "
                 "the buffer untouched",
                 work->transfer.source, work->transfer.moved, (unsigned long long)work->transfer.key.operation,
                 work->transfer.size);
         work_fail_by_sentence(work, status);
-    } else {
-        struct comm *comm = work->comm;
-        struct fault_record record;
-        write_record(&record, comm, work, PLAIT_FAULT_STUCK, status, work->transfer.peer, failure_text());
-        comm_end(comm, &record);
-        work_finish(work, status, &record);
+        return false;
     }
+    struct comm *comm = work->comm;
+    struct fault_record record;
+    write_record(&record, comm, work, PLAIT_FAULT_STUCK, status, work->transfer.peer, failure_text());
+    comm_end(comm, &record);
+    work_finish(work, status, &record);
+    return true;
 }
 
 /* ---------------------------------------------------------------- looking out */
@@ -282,7 +285,7 @@ static void end_as_peer_did(struct comm *comm, int rank)
 static bool end_matters(const struct comm *comm, int rank)
 {
     const struct work *head = comm->first;
-    return rank != comm->group.rank && has_ended(comm, rank) && head != NULL && head->begun
+    return rank != comm->group.rank && comm_has_ended(comm, rank) && head != NULL && head->begun
            && !has_finished(comm, rank, head->number);
 }
 
@@ -302,7 +305,7 @@ static bool watch_ends(struct comm *comm)
 static bool watch_failures(struct comm *comm)
 {
     for (int rank = 0; rank < comm->group.ranks; rank++) {
-        if (rank != comm->group.rank && has_ended(comm, rank) && !has_left(comm, rank)) {
+        if (rank != comm->group.rank && comm_has_ended(comm, rank) && !has_left(comm, rank)) {
             end_as_peer_did(comm, rank);
             return true;
         }
@@ -312,7 +315,7 @@ static bool watch_failures(struct comm *comm)
 
 static void end_by_loss(struct comm *comm, const struct work *work, int rank, enum life life)
 {
-    if (has_ended(comm, rank)) {
+    if (comm_has_ended(comm, rank)) {
         end_as_peer_did(comm, rank);
         return;
     }
@@ -372,15 +375,16 @@ static bool watch_message_lives(struct engine *engine)
 {
     for (struct work *work = engine->messages; work != NULL; work = work->next) {
         enum life life = LIFE_HERE;
-        int lost = lost_peer(work, &life);
+        int lost = work->transfer.status == PLAIT_IN_PROGRESS ? lost_peer(work, &life) : -1;
         if (lost < 0)
             continue;
         /* What it left behind may still come. */
         while (engine->transport->progress(engine->endpoint))
             ;
-        if (work->transfer.status == PLAIT_IN_PROGRESS)
-            end_by_loss(work->comm, work, lost, life);
-        return true; /* the list may have changed */
+        if (work->transfer.status != PLAIT_IN_PROGRESS)
+            continue; /* it came; the next pass settles it */
+        end_by_loss(work->comm, work, lost, life);
+        return true; /* the list has changed */
     }
     return false;
 }
@@ -415,7 +419,8 @@ static bool watch_deadline(struct work *work)
 
 static bool wants_abort(const struct comm *comm)
 {
-    return atomic_load(&comm->abort_asked) && atomic_load(&comm->over) == 0;
+    /* One that was left may be freed as soon as the world's lock is. */
+    return atomic_load(&comm->abort_asked) && atomic_load(&comm->over) == 0 && !atomic_load(&comm->left);
 }
 
 static bool wants_to_leave(const struct comm *comm)
@@ -471,7 +476,8 @@ static void watch_messages(struct engine *engine, bool lives)
 {
     struct work *work = engine->messages;
     while (work != NULL) {
-        if (watch_failures(work->comm) || watch_deadline(work))
+        bool waits = work->transfer.status == PLAIT_IN_PROGRESS;
+        if (waits && (watch_failures(work->comm) || watch_deadline(work)))
             work = engine->messages;
         else
             work = work->next;

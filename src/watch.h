@@ -13,6 +13,9 @@ void engine_watch(struct engine *engine, bool now);
 /* Ends a communicator: its works fail with `record`, its peers are told. */
 void comm_end(struct comm *comm, const struct fault_record *record);
 
+/* Is the communicator over on `rank`, or left by it, as far as its seat says? */
+bool comm_has_ended(const struct comm *comm, int rank);
+
 /* Tells the peers that this rank has destroyed the communicator. */
 void comm_show_left(struct comm *comm);
 
@@ -28,8 +31,8 @@ void comm_report_mismatch(struct comm *comm, struct work *work);
 /* Fails a work with this thread's sentence. */
 void work_fail_by_sentence(struct work *work, plait_status status);
 
-/* A message's transfer is done. */
-void message_settle(struct work *work);
+/* A message's transfer is done. True if that ended its communicator and all its works. */
+bool message_settle(struct work *work);
 
 /* Asks for a communicator's end. Any thread. */
 void comm_ask_abort(struct comm *comm, const char *reason);
