@@ -25,6 +25,10 @@ static size_t round_up(size_t value, size_t to)
 static void deal_chunks(struct execution *x)
 {
     const struct plan *plan = &x->program->plan;
+    if (x->call.count == 0) { /* messages without bytes still order the ranks */
+        x->chunks = x->chunk_count = 1;
+        return;
+    }
     size_t most = x->program->target / x->element_size;
     if (plan->window_blocks > 0) {
         size_t slot_room = x->group->staging.size / (size_t)(plan->stages + 1) / (size_t)plan->window_blocks;
