@@ -161,39 +161,81 @@ plait_status comm_make(struct world *world, const struct comm_plan *plan, struct
 
 /* --------------------------------------------------------------------- ending */
 
-/* Have the peers read all that this rank staged for them? */
-static bool staging_is_read(const struct comm *comm)
+static void mark(unsigned char *byte, int bit, bool used)
 {
-    const struct board *board = comm->group.board;
-    for (int rank = 0; board != NULL && rank < comm->group.ranks; rank++)
-        if (atomic_load_explicit(&board->seats[rank]->finished, memory_order_acquire) < comm->group.staging.last_number)
+    *byte = (unsigned char)(used ? *byte | 1 << bit : *byte & ~(1 << bit));
+}
+
+void comm_use_places(struct world *world, int channel, int lane, bool used)
+{
+    mark(&world->channels_used[channel / 8], channel % 8, used);
+    if (lane >= 0)
+        mark(&world->lanes_used, lane, used);
+}
+
+bool comm_places_used(const struct world *world, int channel, int lane)
+{
+    return (world->channels_used[channel / 8] >> channel % 8 & 1) != 0
+           || (lane >= 0 && (world->lanes_used >> lane & 1) != 0);
+}
+
+/* Have the peers read all that this rank left for them, in its staging and its notices? */
+static bool is_read(const struct comm *comm)
+{
+    const struct group *group = &comm->group;
+    if (group->board == NULL || group->number < comm->first_number)
+        return true;
+    for (int rank = 0; rank < group->ranks; rank++)
+        if (rank != group->rank && !comm_has_ended(comm, rank)
+            && atomic_load_explicit(&group->board->seats[rank]->finished, memory_order_acquire) < group->number)
             return false;
     return true;
 }
 
-/* Takes the communicator off the world's list and frees its channel and lane;
- * a lane that a peer may still be reading, or never said it had read, is not used again. */
-static void forget(struct comm *comm)
+void comm_sweep(struct world *world)
 {
-    struct world *world = comm->world;
-    bool read = staging_is_read(comm);
-    for (int64_t until = deadline_after_ms(100); !read && !deadline_passed(until); read = staging_is_read(comm))
-        nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
+    struct comm **link = &world->retired;
+    while (*link != NULL) {
+        struct comm *comm = *link;
+        if (!is_read(comm)) {
+            link = &comm->next;
+            continue;
+        }
+        *link = comm->next;
+        comm_use_places(world, comm->channel, comm->lane, false);
+        comm_free(comm);
+    }
+}
 
-    pthread_mutex_lock(&world->lock);
-    for (struct comm **link = &world->comms; *link != NULL; link = &(*link)->next) {
+static void take_off_list(struct comm *comm)
+{
+    for (struct comm **link = &comm->world->comms; *link != NULL; link = &(*link)->next) {
         if (*link == comm) {
             *link = comm->next;
-            break;
+            return;
         }
     }
-    if (read) {
-        world->channels_used[comm->channel / 8] &= (unsigned char)~(1 << comm->channel % 8);
-        if (comm->lane >= 0)
-            world->lanes_used &= (unsigned char)~(1 << comm->lane);
-    }
-    if (world->highest_number < comm->group.number)
-        world->highest_number = comm->group.number;
+}
+
+/* Its channel and lane become free, and its memory, when no peer reads what it left there:
+ * mostly at once, else when the next communicator is made. */
+static void retire(struct comm *comm)
+{
+    struct world *world = comm->world;
+    bool read = is_read(comm);
+    for (int64_t until = deadline_after_ms(100); !read && !deadline_passed(until); read = is_read(comm))
+        nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
+    group_clear(&comm->group);
+
+    pthread_mutex_lock(&world->lock);
+    take_off_list(comm);
+    /* At least its first, also when it ran nothing: by that its successor is told from it. */
+    uint64_t number = comm->group.number < comm->first_number ? comm->first_number : comm->group.number;
+    if (world->highest_number < number)
+        world->highest_number = number;
+    comm->next = world->retired;
+    world->retired = comm;
+    comm_sweep(world);
     pthread_mutex_unlock(&world->lock);
 }
 
@@ -224,25 +266,23 @@ static bool in_use(const struct comm *comm)
     return atomic_load(&comm->outstanding) > 0 || atomic_load(&comm->users) > 0;
 }
 
-/* Lets works run for up to `limit_ms`. True when none is left. */
-static bool run_out(struct comm *comm, int64_t limit_ms)
+/* Lets works run until `deadline`. True when none is left. */
+static bool run_out(struct comm *comm, int64_t deadline)
 {
     struct engine *engine = &comm->world->engine;
-    int64_t until = deadline_after_ms(limit_ms);
-    while (in_use(comm) && !deadline_passed(until)) {
+    while (in_use(comm) && !deadline_passed(deadline)) {
         engine_nudge(engine);
         nanosleep(&(struct timespec){ .tv_nsec = 20000 }, NULL);
     }
     return !in_use(comm);
 }
 
-void comm_settle(struct comm *comm)
+void comm_settle(struct comm *comm, int64_t deadline)
 {
-    if (run_out(comm, 1000))
+    if (run_out(comm, deadline))
         return;
     comm_ask_abort(comm, "it was destroyed with works under way");
-    while (!run_out(comm, 100))
-        ;
+    run_out(comm, NO_DEADLINE);
 }
 
 plait_status plait_comm_destroy(plait_comm *handle)
@@ -259,10 +299,9 @@ plait_status plait_comm_destroy(plait_comm *handle)
     if (handle_end(HANDLE_COMM, handle) == NULL)
         return failure(PLAIT_INVALID_USAGE, "%s: another thread has destroyed comm", __func__);
 
-    comm_settle(comm);
+    comm_settle(comm, deadline_after_ms(1000));
     leave(comm);
-    forget(comm);
-    comm_free(comm);
+    retire(comm);
     return PLAIT_OK;
 }
 

@@ -14,7 +14,7 @@
 /* What a rank has to offer. */
 struct offer {
     int32_t colour, key;
-    uint64_t highest_number; /* of any operation it has been in */
+    uint64_t highest_number; /* of any operation in a channel that is free */
     unsigned char channels_used[BOARD_CHANNELS / 8];
     uint64_t lanes_used;
 };
@@ -31,10 +31,8 @@ static struct offer make_offer(struct comm *parent, int colour, int key)
     struct world *world = parent->world;
     struct offer offer = { .colour = colour, .key = key };
     pthread_mutex_lock(&world->lock);
+    comm_sweep(world);
     offer.highest_number = world->highest_number;
-    for (const struct comm *comm = world->comms; comm != NULL; comm = comm->next)
-        if (offer.highest_number < comm->group.number)
-            offer.highest_number = comm->group.number;
     memcpy(offer.channels_used, world->channels_used, sizeof offer.channels_used);
     offer.lanes_used = world->lanes_used;
     pthread_mutex_unlock(&world->lock);
@@ -109,10 +107,9 @@ static plait_status make(struct comm *parent, const int *ranks, int count, const
             plan.rank = i;
     }
     pthread_mutex_lock(&world->lock);
-    bool taken = (world->channels_used[plan.channel / 8] >> plan.channel % 8 & 1) != 0;
-    world->channels_used[plan.channel / 8] |= (unsigned char)(1 << plan.channel % 8);
-    if (plan.lane >= 0)
-        world->lanes_used |= (unsigned char)(1 << plan.lane);
+    bool taken = comm_places_used(world, plan.channel, plan.lane);
+    if (!taken)
+        comm_use_places(world, plan.channel, plan.lane, true);
     pthread_mutex_unlock(&world->lock);
 
     struct comm *comm;
@@ -121,8 +118,13 @@ static plait_status make(struct comm *parent, const int *ranks, int count, const
                                           "thread make them")
                                 : comm_make(world, &plan, &comm);
     free(world_ranks);
-    if (status == PLAIT_OK)
+    if (status == PLAIT_OK) {
         *out = comm->handle;
+    } else if (!taken) {
+        pthread_mutex_lock(&world->lock);
+        comm_use_places(world, plan.channel, plan.lane, false);
+        pthread_mutex_unlock(&world->lock);
+    }
     return status;
 }
 

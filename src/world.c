@@ -279,6 +279,15 @@ static plait_status greet(struct world *world)
     return PLAIT_OK;
 }
 
+static void free_comms(struct comm *comm)
+{
+    while (comm != NULL) {
+        struct comm *next = comm->next;
+        comm_free(comm);
+        comm = next;
+    }
+}
+
 static void world_free(struct world *world)
 {
     for (struct comm *comm = world->comms; comm != NULL; comm = comm->next)
@@ -289,11 +298,8 @@ static void world_free(struct world *world)
     /* First: the thread may still be looking at a communicator whose last work it has just finished. */
     if (world->endpoint != NULL && world->engine.transport != NULL)
         engine_stop(&world->engine);
-    while (world->comms != NULL) {
-        struct comm *comm = world->comms;
-        world->comms = comm->next;
-        comm_free(comm);
-    }
+    free_comms(world->comms);
+    free_comms(world->retired);
     if (world->endpoint != NULL) {
         world->transport->leave(world->endpoint);
         world->transport->close(world->endpoint);
@@ -370,8 +376,9 @@ plait_status plait_world_destroy(plait_world *handle)
         return failure(PLAIT_INVALID_USAGE, "%s: called from a callback, which must not wait", __func__);
     if (handle_end(HANDLE_WORLD, handle) == NULL)
         return failure(PLAIT_INVALID_USAGE, "%s: another thread has destroyed world", __func__);
+    int64_t deadline = deadline_after_ms(1000); /* for all of them together */
     for (struct comm *comm = world->comms; comm != NULL; comm = comm->next)
-        comm_settle(comm);
+        comm_settle(comm, deadline);
     while (atomic_load(&world->users) > 0)
         nanosleep(&(struct timespec){ .tv_nsec = 20000 }, NULL);
     world_free(world);

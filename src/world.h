@@ -35,6 +35,7 @@ struct world {
 
     pthread_mutex_t lock; /* guards what follows */
     struct comm *comms;   /* all living ones */
+    struct comm *retired; /* destroyed ones whose peers may still read what they left */
     unsigned char channels_used[BOARD_CHANNELS / 8], lanes_used;
     uint64_t highest_number; /* of any operation of any communicator that has ended */
     struct fault_record fault; /* the first */
@@ -101,8 +102,13 @@ struct comm_plan {
 plait_status comm_make(struct world *world, const struct comm_plan *plan, struct comm **comm);
 /* Frees a communicator with no work left; its handle has ended. */
 void comm_free(struct comm *comm);
-/* Gives outstanding works and other threads' calls up to a second, then aborts them. */
-void comm_settle(struct comm *comm);
+/* Gives outstanding works and other threads' calls until `deadline`, then aborts them. */
+void comm_settle(struct comm *comm, int64_t deadline);
+/* Which channels and lanes (-1: none) this rank's communicators use. Under the world's lock. */
+bool comm_places_used(const struct world *world, int channel, int lane);
+void comm_use_places(struct world *world, int channel, int lane, bool used);
+/* Frees what destroyed communicators have left, where nobody reads it any more. Under the world's lock. */
+void comm_sweep(struct world *world);
 
 /* Measures the line between ranks 0 and 1; all ranks of the group call it. 0 if it can't be measured. */
 plait_status comm_probe_line(struct comm *comm, double *line_ns);
