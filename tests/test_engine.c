@@ -107,7 +107,8 @@ static void start_and_block(struct rank *rank, plait_comm *comm, int number)
         fill(rank, first, 3, i);
         fill(rank, second, 5, i);
         rank_ok(rank, plait_allreduce(comm, first, first, 3, PLAIT_I64, PLAIT_SUM, &work), "a work");
-        rank_ok(rank, plait_allreduce(comm, second, second, 5, PLAIT_I64, PLAIT_SUM, NULL), "a call behind a work");
+        rank_ok(rank, plait_allreduce(comm, second, second, 5, PLAIT_I64, PLAIT_SUM, NULL),
+                "a call behind a work");
         rank_status(rank, plait_work_status(work), PLAIT_OK, "the work before a call that is done");
         sum_is(rank, first, 3, i);
         sum_is(rank, second, 5, i);
@@ -124,14 +125,15 @@ static void run_start_and_block(struct rank *rank)
 static void storm(struct rank *rank, plait_comm *comm, int number)
 {
     enum { WORKS = 40, MOST = 700 };
-    int64_t (*data)[MOST] = calloc(WORKS, sizeof *data);
+    int64_t(*data)[MOST] = calloc(WORKS, sizeof *data);
     for (int turn = 0; turn < rounds(15) && !rank_failed(rank); turn++) {
         plait_work *works[WORKS] = { NULL };
         size_t counts[WORKS];
         for (int i = 0; i < WORKS; i++) {
             counts[i] = mix((uint64_t)(turn * WORKS + i)) % MOST;
             fill(rank, data[i], counts[i], i);
-            rank_ok(rank, plait_allreduce(comm, data[i], data[i], counts[i], PLAIT_I64, PLAIT_SUM, &works[i]), "a work");
+            rank_ok(rank, plait_allreduce(comm, data[i], data[i], counts[i], PLAIT_I64, PLAIT_SUM, &works[i]),
+                    "a work");
         }
         for (int i = 0; i < WORKS; i += 5) {
             plait_work_release(works[i]);
@@ -178,8 +180,9 @@ static void pass_on(void *context, plait_work *work, plait_status status)
     if (atomic_fetch_sub(&relay->left, 1) > 1) {
         plait_work *next = NULL;
         relay->sum = 0;
-        if (plait_allreduce(relay->comm, &relay->value, &relay->sum, 1, PLAIT_I64, PLAIT_SUM, &next) != PLAIT_OK
-            || plait_work_on_done(next, pass_on, relay) != PLAIT_OK)
+        if (plait_allreduce(relay->comm, &relay->value, &relay->sum, 1, PLAIT_I64, PLAIT_SUM, &next) !=
+                PLAIT_OK ||
+            plait_work_on_done(next, pass_on, relay) != PLAIT_OK)
             atomic_store(&relay->failed, 1);
     }
 }
@@ -190,7 +193,8 @@ static void run_relay(struct rank *rank)
     struct relay relay = { .rank = rank, .comm = rank->comm, .value = 1 };
     plait_work *work = NULL;
     atomic_store(&relay.left, rounds(200));
-    rank_ok(rank, plait_allreduce(rank->comm, &relay.value, &relay.sum, 1, PLAIT_I64, PLAIT_SUM, &work), "a work");
+    rank_ok(rank, plait_allreduce(rank->comm, &relay.value, &relay.sum, 1, PLAIT_I64, PLAIT_SUM, &work),
+            "a work");
     rank_ok(rank, plait_work_on_done(work, pass_on, &relay), "asking to be called");
     for (int i = 0; i < 10000 && atomic_load(&relay.left) > 0; i++)
         sleep_ms(1);
@@ -309,7 +313,8 @@ static void run_end_under_waiters(struct rank *rank)
         for (int j = 0; j < 2; j++) {
             void *status = NULL;
             pthread_join(threads[j], &status);
-            rank_check(rank, (intptr_t)status == PLAIT_OK || (j == 0 && (intptr_t)status == PLAIT_INVALID_USAGE),
+            rank_check(rank,
+                       (intptr_t)status == PLAIT_OK || (j == 0 && (intptr_t)status == PLAIT_INVALID_USAGE),
                        "a waiter got %s", plait_status_name((plait_status)(intptr_t)status));
         }
         plait_work_release(works[1]);
@@ -347,7 +352,8 @@ static void run_deadline_beside(struct rank *rank)
         rank_ok(rank, plait_allreduce(idle, &value, &value, 1, PLAIT_I64, PLAIT_SUM, &work), "a work");
         rank_status(rank, plait_work_wait(work, 30), PLAIT_IN_PROGRESS, "a wait of 30 ms");
         const int64_t limited_ms = (now_ns() - start) / 1000000;
-        rank_check(rank, limited_ms >= 29 && limited_ms < 1500, "a wait of 30 ms took %lld ms", (long long)limited_ms);
+        rank_check(rank, limited_ms >= 29 && limited_ms < 1500, "a wait of 30 ms took %lld ms",
+                   (long long)limited_ms);
         rank_status(rank, plait_work_wait(work, 10000), PLAIT_TIMED_OUT, "what the others never start");
         const int64_t took_ms = (now_ns() - start) / 1000000;
         rank_check(rank, took_ms < 3000, "a deadline of 100 ms took %lld ms", (long long)took_ms);
@@ -372,7 +378,9 @@ static void run_send_and_leave(struct rank *rank)
             return;
         plait_comm *comm = plait_world_comm(world);
         if (rank->number == 0) {
-            rank_ok(rank, plait_recv(comm, &value, 1, PLAIT_I64, i % 2 == 0 ? 1 : PLAIT_ANY_SOURCE, 3, NULL, NULL, NULL),
+            rank_ok(rank,
+                    plait_recv(comm, &value, 1, PLAIT_I64, i % 2 == 0 ? 1 : PLAIT_ANY_SOURCE, 3, NULL, NULL,
+                               NULL),
                     "a receive");
             rank_check(rank, value == 1000 + i, "%lld came", (long long)value);
         } else {
@@ -392,7 +400,8 @@ static void run_finish_and_leave(struct rank *rank)
     for (int i = 0; i < rounds(20) && !rank_failed(rank); i++) {
         plait_world_options options = rank_options(rank);
         plait_world *world = NULL;
-        static const char *const plans[] = { NULL, "ring", "direct-one-shot", "tree", "direct-two-phase", "doubling" };
+        static const char *const plans[] = { NULL,      "ring", "direct-one-shot", "tree", "direct-two-phase",
+                                             "doubling" };
         options.plan = plans[i % 6];
         if (!rank_ok(rank, plait_world_create(&options, &world), "creating a world"))
             break;
@@ -430,7 +439,8 @@ static void run_left_behind(struct rank *rank)
             sleep_ms(1);
         rank_ok(rank, plait_allreduce(rank->comm, first, first, 3, PLAIT_I64, PLAIT_SUM, &work), "a work");
         atomic_store(&engine->driving, 0);
-        rank_ok(rank, plait_allreduce(rank->comm, second, second, 5, PLAIT_I64, PLAIT_SUM, NULL), "a call behind it");
+        rank_ok(rank, plait_allreduce(rank->comm, second, second, 5, PLAIT_I64, PLAIT_SUM, NULL),
+                "a call behind it");
         rank_status(rank, plait_work_status(work), PLAIT_OK, "the work before a call that is done");
         sum_is(rank, first, 3, i);
         sum_is(rank, second, 5, i);
@@ -486,8 +496,14 @@ static void run_idle(struct rank *rank)
     rank_meet(rank);
 }
 
-#define ROW(title, function, ranks) { title, function, { .way = RANKS_THREADS, .size = ranks }, NULL }
-#define BARE(title, function, ranks) { title, function, { .way = RANKS_THREADS, .size = ranks, .bare = true }, NULL }
+#define ROW(title, function, ranks)                                                                          \
+    {                                                                                                        \
+        title, function, { .way = RANKS_THREADS, .size = ranks }, NULL                                       \
+    }
+#define BARE(title, function, ranks)                                                                         \
+    {                                                                                                        \
+        title, function, { .way = RANKS_THREADS, .size = ranks, .bare = true }, NULL                         \
+    }
 
 static const struct scenario scenarios[] = {
     ROW("idle worlds use no processor", run_idle, 1),

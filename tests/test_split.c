@@ -19,10 +19,13 @@ static bool sums_up(struct rank *rank, plait_comm *comm, size_t count)
     int32_t *data = malloc((count + 1) * sizeof *data);
     for (size_t i = 0; i < count; i++)
         data[i] = (int32_t)i;
-    bool good = rank_ok(rank, plait_allreduce(comm, data, data, count, PLAIT_I32, PLAIT_SUM, NULL), "all-reduce");
-    int32_t last = count == 0 ? 0 : data[count - 1], wanted = count == 0 ? 0 : (int32_t)(count - 1) * plait_comm_size(comm);
+    bool good =
+        rank_ok(rank, plait_allreduce(comm, data, data, count, PLAIT_I32, PLAIT_SUM, NULL), "all-reduce");
+    int32_t last = count == 0 ? 0 : data[count - 1],
+            wanted = count == 0 ? 0 : (int32_t)(count - 1) * plait_comm_size(comm);
     free(data);
-    return good && rank_check(rank, last == wanted, "the last of %zu sums is %d, not %d", count, last, wanted);
+    return good &&
+           rank_check(rank, last == wanted, "the last of %zu sums is %d, not %d", count, last, wanted);
 }
 
 static plait_comm *make(struct rank *rank, int count, int tag)
@@ -64,8 +67,10 @@ static void run_lanes(struct rank *rank)
     for (int i = 0; i <= STAGING_LANES; i++) {
         comms[i] = make(rank, rank->size, 1);
         int lane = i + 1 < STAGING_LANES ? i + 1 : -1;
-        rank_check(rank, look(comms[i])->lane == lane, "communicator %d has lane %d", i, look(comms[i])->lane);
-        rank_check(rank, look(comms[i])->channel == i + 1, "communicator %d has channel %d", i, look(comms[i])->channel);
+        rank_check(rank, look(comms[i])->lane == lane, "communicator %d has lane %d", i,
+                   look(comms[i])->lane);
+        rank_check(rank, look(comms[i])->channel == i + 1, "communicator %d has channel %d", i,
+                   look(comms[i])->channel);
         for (size_t count = 0; count < 100000; count = count * 7 + 3)
             sums_up(rank, comms[i], count);
     }
@@ -139,13 +144,15 @@ static void run_laggard(struct rank *rank)
         others = make(rank, last, 3);
         for (int i = 0; i < 5; i++)
             rank_ok(rank, plait_barrier(others, NULL), "a barrier of the others");
-        rank_check(rank, others == NULL || look(others)->channel != channel, "the laggard's channel was given away");
+        rank_check(rank, others == NULL || look(others)->channel != channel,
+                   "the laggard's channel was given away");
         rank_ok(rank, plait_comm_destroy(others), "destroying the others' communicator");
     }
     rank_meet(rank);
     /* Once it is through, the channel is free again. */
     all = make(rank, rank->size, 4);
-    rank_check(rank, all != NULL && look(all)->channel == 1, "channel %d", all == NULL ? -1 : look(all)->channel);
+    rank_check(rank, all != NULL && look(all)->channel == 1, "channel %d",
+               all == NULL ? -1 : look(all)->channel);
     sums_up(rank, all, 10);
     rank_ok(rank, plait_comm_destroy(all), "destroying the last communicator");
 }
@@ -157,18 +164,21 @@ static void run_orders(struct rank *rank)
 {
     for (uint64_t i = 0; i < 12 && !rank_failed(rank); i++) {
         plait_comm *half = NULL, *turned = NULL;
-        int colour = (int)(mix(i * 100 + (uint64_t)rank->number) % 3) - 1, key = (int)(mix(i + (uint64_t)rank->number) % 4) - 2;
+        int colour = (int)(mix(i * 100 + (uint64_t)rank->number) % 3) - 1,
+            key = (int)(mix(i + (uint64_t)rank->number) % 4) - 2;
         rank_ok(rank, plait_comm_split(rank->comm, colour, key, NULL, &half), "split");
-        rank_check(rank, (half == NULL) == (colour == PLAIT_NO_COLOUR), "colour %d gave %p", colour, (void *)half);
+        rank_check(rank, (half == NULL) == (colour == PLAIT_NO_COLOUR), "colour %d gave %p", colour,
+                   (void *)half);
         if (half == NULL)
             continue;
         int size = plait_comm_size(half);
         int32_t mine[2] = { key, rank->number }, (*all)[2] = malloc((size_t)size * sizeof *all);
         rank_ok(rank, plait_allgather(half, mine, all, 2, PLAIT_I32, NULL), "all-gather");
         for (int j = 0; j < size; j++)
-            rank_check(rank, plait_comm_world_rank(half, j) == all[j][1]
-                                 && (j == 0 || all[j - 1][0] < all[j][0]
-                                     || (all[j - 1][0] == all[j][0] && all[j - 1][1] < all[j][1])),
+            rank_check(rank,
+                       plait_comm_world_rank(half, j) == all[j][1] &&
+                           (j == 0 || all[j - 1][0] < all[j][0] ||
+                            (all[j - 1][0] == all[j][0] && all[j - 1][1] < all[j][1])),
                        "place %d has key %d and rank %d", j, all[j][0], all[j][1]);
         rank_ok(rank, plait_comm_split(half, 0, -plait_comm_rank(half), NULL, &turned), "split of a split");
         rank_check(rank, plait_comm_rank(turned) == size - 1 - plait_comm_rank(half), "not turned round");
@@ -180,7 +190,10 @@ static void run_orders(struct rank *rank)
     }
 }
 
-#define ROW(title, function, ranks) { title, function, { .way = RANKS_THREADS, .size = ranks }, NULL }
+#define ROW(title, function, ranks)                                                                          \
+    {                                                                                                        \
+        title, function, { .way = RANKS_THREADS, .size = ranks }, NULL                                       \
+    }
 
 static const struct scenario scenarios[] = {
     ROW("communicators that run nothing", run_nothing_run, 1),

@@ -37,8 +37,8 @@ static int messages_left(const struct engine *engine)
 }
 
 struct message_case {
-    int peer;      /* of rank 0's receive */
-    size_t count;  /* elements sent; 0: rank 1 leaves without a word */
+    int peer;     /* of rank 0's receive */
+    size_t count; /* elements sent; 0: rank 1 leaves without a word */
     plait_status wanted;
 };
 
@@ -89,7 +89,8 @@ static void run_lost_link(struct rank *rank)
     plait_work *works[2] = { NULL };
     take_drive(engine);
     for (int i = 0; i < 2; i++)
-        rank_ok(rank, plait_recv(rank->comm, &data[i], 1, PLAIT_I8, 1, i, NULL, NULL, &works[i]), "a receive");
+        rank_ok(rank, plait_recv(rank->comm, &data[i], 1, PLAIT_I8, 1, i, NULL, NULL, &works[i]),
+                "a receive");
     engine_pass(engine);
     struct work *first = engine->messages, *second = first->next;
     rank_check(rank, second != NULL && second->next == NULL, "there are not two messages");
@@ -141,7 +142,10 @@ static const struct message_case cases[] = {
     { PLAIT_ANY_SOURCE, 0, PLAIT_PEER_LOST },
 };
 
-#define THREADS(ranks, planner) { .way = RANKS_THREADS, .size = ranks, .plan = planner }
+#define THREADS(ranks, planner)                                                                              \
+    {                                                                                                        \
+        .way = RANKS_THREADS, .size = ranks, .plan = planner                                                 \
+    }
 
 static const struct scenario scenarios[] = {
     { "a byte and a leave at once", run_message_and_leave, THREADS(2, NULL), &cases[0] },
