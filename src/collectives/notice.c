@@ -35,13 +35,6 @@ bool notice_carries(const struct group *group, const struct call *call, size_t *
     return true;
 }
 
-/* Bytes of a contribution in line `line` of a notice. */
-static size_t line_part(size_t size, size_t line)
-{
-    size_t left = size - NOTICE_INLINE_BYTES - line * NOTICE_LINE_BYTES;
-    return left < NOTICE_LINE_BYTES ? left : NOTICE_LINE_BYTES;
-}
-
 /* Lines that a contribution needs beside the notice's own. */
 static size_t line_count(size_t size)
 {
@@ -57,10 +50,18 @@ static void put_contribution(const struct execution *x, struct notice *notice)
         memcpy(notice->data, from, 8);
         return;
     }
-    memcpy(notice->data, from, size < NOTICE_INLINE_BYTES ? size : NOTICE_INLINE_BYTES);
-    for (size_t line = 0; line < line_count(size); line++) {
-        memcpy(notice->lines[line].data, from + NOTICE_INLINE_BYTES + line * NOTICE_LINE_BYTES, line_part(size, line));
-        atomic_store_explicit(&notice->lines[line].number, x->number, memory_order_release);
+    if (size <= NOTICE_INLINE_BYTES) {
+        memcpy(notice->data, from, size);
+        return;
+    }
+    memcpy(notice->data, from, NOTICE_INLINE_BYTES);
+    size_t done = NOTICE_INLINE_BYTES;
+    for (struct notice_line *line = notice->lines; done < size; line++, done += NOTICE_LINE_BYTES) {
+        if (size - done >= NOTICE_LINE_BYTES) /* a length that the compiler knows: no call */
+            memcpy(line->data, from + done, NOTICE_LINE_BYTES);
+        else
+            memcpy(line->data, from + done, size - done);
+        atomic_store_explicit(&line->number, x->number, memory_order_release);
     }
 }
 
@@ -73,15 +74,15 @@ static bool takes_lines_of(const struct execution *x, int rank)
     return collective_output_blocks(kind, x->group->ranks, x->call.root, x->group->rank) > 0;
 }
 
-/* Puts together what came in several lines. */
-static void gather_lines(const struct execution *x, int rank)
+/* Puts together what came in several lines; whole lines, for there is room. */
+static void gather_lines(const struct execution *x, int rank, size_t lines)
 {
     const struct notice *notice = notice_of(x, rank);
     unsigned char *to = x->group->gathered + (size_t)rank * NOTICE_BYTES;
     memcpy(to, notice->data, NOTICE_INLINE_BYTES);
-    for (size_t line = 0; line < line_count(x->contribution); line++)
-        memcpy(to + NOTICE_INLINE_BYTES + line * NOTICE_LINE_BYTES, notice->lines[line].data,
-               line_part(x->contribution, line));
+    to += NOTICE_INLINE_BYTES;
+    for (size_t line = 0; line < lines; line++, to += NOTICE_LINE_BYTES)
+        memcpy(to, notice->lines[line].data, NOTICE_LINE_BYTES);
 }
 
 /* Tells the peers which core this rank keeps from others. */
@@ -187,7 +188,7 @@ static bool see(const struct execution *x, int rank)
     for (int looks = x->group->looks; looks > 0; looks--) {
         if (is_up(x, notice, lines)) {
             if (lines > 0)
-                gather_lines(x, rank);
+                gather_lines(x, rank, lines);
             return true;
         }
         pause_briefly();
