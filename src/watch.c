@@ -340,35 +340,48 @@ static bool watch_collective_lives(struct comm *comm)
     struct work *work = comm->first;
     if (work == NULL || !work->begun)
         return false;
-    for (int rank = 0; rank < comm->group.ranks; rank++) {
+    int lost = -1;
+    enum life how = LIFE_HERE;
+    for (int rank = 0; rank < comm->group.ranks && how != LIFE_DEAD; rank++) {
         if (has_finished(comm, rank, work->number))
             continue;
         enum life life = life_of(comm, rank);
         /* It may have finished between the two looks. */
         if (life == LIFE_HERE || has_finished(comm, rank, work->number))
             continue;
-        end_by_loss(comm, work, rank, life);
-        return true;
+        /* Who left may have done so because of the one who died. */
+        if (lost < 0 || life == LIFE_DEAD) {
+            lost = rank;
+            how = life;
+        }
     }
-    return false;
+    if (lost >= 0)
+        end_by_loss(comm, work, lost, how);
+    return lost >= 0;
 }
 
-/* A peer whose loss leaves a message waiting for ever; -1 if there is none. */
+/* A peer whose loss may leave a message waiting for ever; -1 if there is none. For any source that is
+ * one who died, for it may have been the one to send, or all, if they left in good order. */
 static int lost_peer(const struct work *work, enum life *life)
 {
     const struct comm *comm = work->comm;
     int lost = -1;
+    bool hope = false;
     for (int rank = 0; rank < comm->group.ranks; rank++) {
         if (rank == comm->group.rank)
             continue;
         if (work->transfer.peer >= 0 && comm->world_ranks[rank] != work->transfer.peer)
             continue;
         *life = life_of(comm, rank);
+        if (*life == LIFE_DEAD)
+            return rank;
         if (*life == LIFE_HERE)
-            return -1; /* the peer, or for any source one that may still send */
-        lost = rank;
+            hope = true;
+        else
+            lost = rank;
     }
-    return lost;
+    *life = LIFE_LEFT;
+    return hope ? -1 : lost;
 }
 
 static bool watch_message_lives(struct engine *engine)
@@ -391,14 +404,15 @@ static bool watch_message_lives(struct engine *engine)
 
 static void end_by_deadline(struct comm *comm, const struct work *work, int64_t timeout_ms)
 {
-    bool entered = true;
+    bool entered = work->kind == WORK_COLLECTIVE;
     int rank = -1;
     if (work->kind == WORK_COLLECTIVE && work->begun)
         rank = execution_awaited(&work->execution, &entered);
     int culprit = rank >= 0 ? comm->world_ranks[rank] : work->kind == WORK_COLLECTIVE ? -1 : work->transfer.peer;
     char evidence[160];
-    snprintf(evidence, sizeof evidence, "timed out after %.3f s; its process is alive%s", (double)timeout_ms / 1e3,
-             entered ? "" : "; it may be busy elsewhere, stopped, or have skipped this call");
+    snprintf(evidence, sizeof evidence, "timed out after %.3f s%s%s", (double)timeout_ms / 1e3,
+             culprit < 0 ? "" : "; its process is alive",
+             culprit < 0 || entered ? "" : "; it may be busy elsewhere, stopped, or have skipped this call");
     struct fault_record record;
     write_record(&record, comm, work, entered ? PLAIT_FAULT_STUCK : PLAIT_FAULT_NOT_ENTERED, PLAIT_TIMED_OUT,
                  culprit, evidence);

@@ -456,6 +456,7 @@ static void handle(void *context, const plait_fault *fault)
 /* A receive from the one that is killed, with a handler that hears of it. */
 static void run_receive(struct rank *rank)
 {
+    const bool any = rank->context != NULL;
     struct handler_scene *scene = rank->shared;
     struct handler_context context = { scene, rank->number };
     plait_world_options options = rank_options(rank);
@@ -476,7 +477,7 @@ static void run_receive(struct rank *rank)
         sleep_ms(1);
     atomic_fetch_add(&scene->act.scene.ready, 1);
     rank_doing(rank, "receiving from one that will be killed");
-    plait_status status = plait_recv(rank->comm, &value, 1, PLAIT_I32, CULPRIT, 0, NULL, NULL, NULL);
+    plait_status status = plait_recv(rank->comm, &value, 1, PLAIT_I32, any ? PLAIT_ANY_SOURCE : CULPRIT, 0, NULL, NULL, NULL);
     const int64_t took = now_ns() - atomic_load(&scene->act.scene.moment);
     rank_status(rank, status, PLAIT_PEER_LOST, "a receive");
     rank_check(rank, took < 100000000ll * ranks_slowness(), "it took %lld ms to notice", (long long)took / 1000000);
@@ -489,14 +490,24 @@ static void run_receive(struct rank *rank)
     judge_destroy(rank);
 }
 
+static const struct receive_case {
+    const char *name;
+    int ranks;
+    bool any; /* source: it might have been the dead one to send */
+} receives[] = {
+    { "a receive from one that is killed, 2 ranks", 2, false },
+    { "a receive from one that is killed, 4 ranks", 4, false },
+    { "a receive from any source, of which one is killed, 4 ranks", 4, true },
+};
+
 static void receiver_is_told(void **state)
 {
-    const int *size = *state;
-    struct ranks_setup setup = { .way = RANKS_FILE, .size = *size, .bare = true, .shared_size = sizeof(struct handler_scene) };
-    struct ranks *ranks = ranks_start(&setup, run_receive, NULL);
+    const struct receive_case *receive = *state;
+    struct ranks_setup setup = { .way = RANKS_FILE, .size = receive->ranks, .bare = true, .shared_size = sizeof(struct handler_scene) };
+    struct ranks *ranks = ranks_start(&setup, run_receive, receive->any ? receive : NULL);
     struct handler_scene *scene = ranks_shared(ranks);
     ranks_excuse(ranks, CULPRIT);
-    await(&scene->act.scene.ready, *size);
+    await(&scene->act.scene.ready, receive->ranks);
     sleep_ms(30);
     atomic_store(&scene->act.scene.moment, now_ns());
     ranks_signal(ranks, CULPRIT, SIGKILL);
@@ -596,15 +607,14 @@ static void start_fails(void **state)
 
 int main(void)
 {
-    static int sizes[] = { 2, 4 };
     static struct CMUnitTest tests[LENGTH(deaths) + LENGTH(acts) + LENGTH(starts) + 8];
     size_t count = 0;
     for (size_t i = 0; i < LENGTH(starts); i++)
         tests[count++] = (struct CMUnitTest){ starts[i].name, start_fails, NULL, NULL, (void *)&starts[i] };
     for (size_t i = 0; i < LENGTH(acts); i++)
         tests[count++] = (struct CMUnitTest){ acts[i].name, act_is_named, NULL, NULL, (void *)&acts[i] };
-    tests[count++] = (struct CMUnitTest){ "a receive from one that is killed, 2 ranks", receiver_is_told, NULL, NULL, &sizes[0] };
-    tests[count++] = (struct CMUnitTest){ "a receive from one that is killed, 4 ranks", receiver_is_told, NULL, NULL, &sizes[1] };
+    for (size_t i = 0; i < LENGTH(receives); i++)
+        tests[count++] = (struct CMUnitTest){ receives[i].name, receiver_is_told, NULL, NULL, (void *)&receives[i] };
     tests[count++] = (struct CMUnitTest){ "a communicator without the dead one", unconcerned_go_on, NULL, NULL, NULL };
     for (size_t i = 0; i < LENGTH(deaths); i++)
         tests[count++] = (struct CMUnitTest){ deaths[i].name, survivors_are_told, NULL, NULL, (void *)&deaths[i] };

@@ -44,7 +44,7 @@ struct site {
 struct plan {
     int size;
     uint64_t absent; /* bit r: rank r describes itself and never connects */
-    uint64_t no_hub; /* likewise, and its process has ended */
+    uint64_t no_hub; /* likewise, and its process has ended, be it the hub's or another */
     uint64_t late;   /* likewise, and connects when the strangers are through */
     int64_t deadline_ms;
     bool has_limit;
@@ -340,6 +340,29 @@ static void a_hub_that_does_not_come_is_named(void **state)
     }
 }
 
+/* Rank 2 gave its card and has ended, whether or not its parent has asked how. */
+static void one_that_ended_before_it_came_is_not_waited_for(void **state)
+{
+    (void)state;
+    for (int asked = 0; asked < 2; asked++) {
+        struct plan plan = { .size = 3, .no_hub = 1 << 2, .deadline_ms = 10000 };
+        pid_t children[RANKS_MAX];
+        struct site *site = start(&plan, children);
+        siginfo_t info;
+        waitid(P_PID, (id_t)children[2], &info, WEXITED | (asked ? 0 : WNOWAIT));
+        if (asked)
+            children[2] = 0;
+        atomic_store(&site->gone, 1);
+        finish(&plan, site, children, -1);
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(site->status[i], PLAIT_START_FAILED);
+            assert_says(site->sentences[i], "rank 2 (pid");
+            assert_true(site->ready_ns[i] < 5000000000);
+        }
+        munmap(site, sizeof *site);
+    }
+}
+
 /* Rank 1, or the hub, is killed while they wait for rank 3. */
 static void a_death_while_meeting_is_noticed(void **state)
 {
@@ -606,6 +629,7 @@ int main(void)
         cmocka_unit_test(too_few_file_descriptors_are_told),
         cmocka_unit_test(who_does_not_come_is_named),
         cmocka_unit_test(a_hub_that_does_not_come_is_named),
+        cmocka_unit_test(one_that_ended_before_it_came_is_not_waited_for),
         cmocka_unit_test(a_death_while_meeting_is_noticed),
         cmocka_unit_test(strangers_are_turned_away),
         cmocka_unit_test(the_wrong_key_does_not_get_in),

@@ -1,11 +1,13 @@
 /* The hub's side of joining: takes in guests until every rank has come, then hands all segments to all. */
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -13,7 +15,7 @@
 #include "base/status.h"
 #include "transport/join.h"
 
-enum { GUESTS_MOST = 64, MISSING_NAMED = 16 };
+enum { GUESTS_MOST = 64, MISSING_NAMED = 16, LOOK_EVERY_MS = 50, GRACE_MS = 1000 };
 static const int64_t patience_ns = 5000000000; /* with a guest that does not prove itself */
 static const int64_t young_ns = 250000000;     /* one this young is not turned away for want of room */
 
@@ -40,6 +42,8 @@ struct hub {
     int guest_count;
     struct member *members;
     int missing;
+    int64_t next_look; /* at the lives of those */
+    int64_t give_up_at; /* 0 until one of them was found to have ended */
     struct pollfd *entries; /* listener, guests, members that have come */
     int *entry_members;     /* the place of the member that an entry is for */
 };
@@ -230,6 +234,44 @@ static plait_status lost_member(const struct hub *hub, int index)
                    hub->join->peers[index]->rank, (long long)hub->join->peers[index]->pid);
 }
 
+/* Is that process gone, be it that nobody has asked yet how it ended? */
+static bool is_gone(pid_t pid)
+{
+    int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (fd < 0)
+        return kill(pid, 0) != 0 && errno == ESRCH;
+    struct pollfd entry = { .fd = fd, .events = POLLIN };
+    bool gone = poll(&entry, 1, 0) > 0 && entry.revents != 0;
+    close(fd);
+    return gone;
+}
+
+/* A rank that ended after it gave its card will not come. The others get a moment to come and hear of it. */
+static plait_status look_at_missing(struct hub *hub)
+{
+    const struct join *join = hub->join;
+    if (!deadline_passed(hub->next_look))
+        return PLAIT_OK;
+    hub->next_look = deadline_after_ms(LOOK_EVERY_MS);
+    const struct peer *gone = NULL;
+    int coming = 0;
+    for (int i = 1; i < join->count; i++) {
+        if (hub->members[i].fd >= 0)
+            continue;
+        if (join->peers[i]->pid > 0 && is_gone((pid_t)join->peers[i]->pid))
+            gone = join->peers[i];
+        else
+            coming++;
+    }
+    if (gone != NULL && hub->give_up_at == 0)
+        hub->give_up_at = deadline_after_ms(GRACE_MS);
+    if (gone == NULL || (coming > 0 && !deadline_passed(hub->give_up_at)))
+        return PLAIT_OK;
+    return failure(PLAIT_START_FAILED,
+                   "rank %d (pid %lld) ended before it came to share memory with the ranks of this host",
+                   gone->rank, (long long)gone->pid);
+}
+
 /* Sleeps until somebody stirs. *count: entries. Only open ones, for poll() takes no more
  * entries than there may be file descriptors. */
 static plait_status wait_for_all(struct hub *hub, int *count)
@@ -246,7 +288,7 @@ static plait_status wait_for_all(struct hub *hub, int *count)
         hub->entry_members[*count] = i;
         hub->entries[(*count)++] = (struct pollfd){ .fd = hub->members[i].fd, .events = POLLIN };
     }
-    if (poll(hub->entries, (nfds_t)*count, left < 250 ? (int)left : 250) >= 0)
+    if (poll(hub->entries, (nfds_t)*count, left < LOOK_EVERY_MS ? (int)left : LOOK_EVERY_MS) >= 0)
         return PLAIT_OK;
     for (int i = 0; i < *count; i++)
         hub->entries[i].revents = 0;
@@ -269,6 +311,8 @@ static plait_status turn(struct hub *hub)
     lose_patience(hub);
     if (status == PLAIT_OK && hub->entries[0].revents != 0)
         status = answer_calls(hub);
+    if (status == PLAIT_OK && hub->missing > 0)
+        status = look_at_missing(hub);
     if (status == PLAIT_OK && hub->missing > 0 && deadline_passed(hub->join->deadline))
         status = name_missing(hub);
     return status;
