@@ -121,7 +121,11 @@ const struct test_settings *test_settings(void)
         settings.seed = take_number("PLAIT_TEST_SEED", 1);
         settings.huge = take_number("PLAIT_TEST_HUGE", 0) != 0;
         settings.log = take_number("PLAIT_TEST_LOG", 0) != 0;
-        int scale = (int)take_number("PLAIT_TEST_SCALE", ranks_slowness() > 1 ? 20 : 100);
+        const char *only = getenv("PLAIT_TEST_ONLY");
+        if (only != NULL)
+            cmocka_set_test_filter(strdup(only));
+        unsetenv("PLAIT_TEST_ONLY");
+        int scale = (int)take_number("PLAIT_TEST_SCALE", ranks_can_fork() ? ranks_slowness() > 1 ? 20 : 100 : 10);
         settings.scale = scale < 1 ? 1 : scale;
     }
     return &settings;
@@ -521,6 +525,7 @@ static void play(void **state)
 
 int scenarios_run(const char *group, const struct scenario *scenarios, size_t count)
 {
+    test_settings();
     struct CMUnitTest *tests = calloc(count, sizeof *tests);
     char (*names)[160] = calloc(count, sizeof *names);
     if (tests == NULL || names == NULL)

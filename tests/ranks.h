@@ -106,9 +106,9 @@ bool ranks_can_fork(void);
 /* How many times slower than usual this build may be: 1, or more under a sanitizer. */
 int ranks_slowness(void);
 
-/* A number from the environment: PLAIT_TEST_SCALE (percent of the cases; by default 100, or 20 under
- * a sanitizer), PLAIT_TEST_SEED, PLAIT_TEST_HUGE, PLAIT_TEST_LOG. They are taken out of it, for
- * the library would warn of them; so all are read at the first call. */
+/* From the environment: PLAIT_TEST_SCALE (percent of the cases; by default 100, less under a
+ * sanitizer), PLAIT_TEST_SEED, PLAIT_TEST_HUGE, PLAIT_TEST_LOG, PLAIT_TEST_ONLY (a pattern with * and ? of the
+ * tests to run). They are taken out of it, for the library would warn of them; so all are read at the first call. */
 struct test_settings {
     int scale;
     uint64_t seed;

@@ -185,6 +185,7 @@ static struct CMUnitTest section_test(struct section *section)
 
 int main(void)
 {
+    test_settings();
     size_t count = 0, made = 0;
     for (int ranks = 1; ranks <= MOST_RANKS; ranks++)
         for (int kind = 0; kind < CALL_KINDS; kind++) {

@@ -607,6 +607,7 @@ static void start_fails(void **state)
 
 int main(void)
 {
+    test_settings();
     static struct CMUnitTest tests[LENGTH(deaths) + LENGTH(acts) + LENGTH(starts) + 8];
     size_t count = 0;
     for (size_t i = 0; i < LENGTH(starts); i++)
