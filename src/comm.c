@@ -121,6 +121,7 @@ static plait_status fill(struct comm *comm, const struct comm_plan *plan)
     group->stores = world->settings.stores;
     group->streamed = stores_streamed(group->stores, world->line_ns);
     group->forced_plan = world->settings.plan;
+    group->prove = world->settings.prove;
     group->stream_above = world->machine.l3_bytes > 0 ? world->machine.l3_bytes / 3 : (size_t)8 << 20;
     group->crowded = world->engine.crowded;
     group->looks = group->crowded ? 1 : 32;

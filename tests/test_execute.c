@@ -104,6 +104,7 @@ static void make_group(struct stage *stage, struct actor *actor)
                         .streamed = row->stores == STORES_STREAMED,
                         .facts = { .ranks = row->ranks, .cores = 2, .line_ns = 60, .windows = row->board },
                         .forced_plan = row->plan,
+                             .prove = true,
                         .looks = 1,
                         .stream_above = 5000,
                         .sources = malloc(ranks * sizeof(void *)),

@@ -39,6 +39,7 @@ struct group {
     size_t bytes_since_check; /* of the line's cost */
     struct cost_facts facts;
     const char *forced_plan;
+    bool prove; /* each plan before it runs */
     bool crowded; /* more ranks than cores: a peer may need the very core that waits for it */
     int looks;    /* at a peer's word in a row before the executor gives up for now */
     size_t stream_above; /* outputs of more bytes are written past the caches */

@@ -58,13 +58,11 @@ static size_t chunk_target(const struct plan *plan, const struct cost_facts *fac
 static struct program *lower(struct group *group, const struct call *call, size_t size, plait_status *status)
 {
     struct plan plan = choose(group, call, size);
-#ifdef PLAIT_PROVE
-    if (plan.ranks <= PROVED_RANKS) {
+    if (group->prove && plan.ranks <= PROVED_RANKS) {
         *status = plan_verify(&plan, plan.stages < 3 ? plan.stages : 3);
         if (*status != PLAIT_OK)
             return NULL;
     }
-#endif
     int count = plan_steps(&plan, group->rank);
     size_t steps_size = sizeof(struct program) + (size_t)count * sizeof(struct step);
     struct program *program = calloc(1, steps_size + (size_t)(plan.stages + 1) * sizeof(int));

@@ -16,7 +16,7 @@ struct program {
 };
 
 /* The program for `call`, from the cache or made now; NULL when out of memory
- * or, in a build that proves plans, when the plan is wrong: the sentence says so and *status tells. */
+ * or, where plans are proved, when the plan is wrong: the sentence says so and *status tells. */
 const struct program *program_for(struct group *group, const struct call *call, plait_status *status);
 
 #endif
