@@ -62,7 +62,13 @@ static plait_status hear_hub(struct visit *visit, enum join_kind kind, union joi
 {
     size_t size;
     int error;
-    while ((error = join_hear(visit->hub, packet, &size, fds, fd_most, fd_count)) == EAGAIN) {
+    bool reset = false; /* a hub that closes before it has read all is heard of before its last words are */
+    while ((error = join_hear(visit->hub, packet, &size, fds, fd_most, fd_count)) == EAGAIN
+           || (error == ECONNRESET && !reset)) {
+        if (error == ECONNRESET) {
+            reset = true;
+            continue;
+        }
         if (deadline_passed(visit->deadline))
             return failure(
                 PLAIT_START_FAILED,

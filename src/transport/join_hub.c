@@ -380,10 +380,21 @@ static plait_status take_all(struct hub *hub)
     return status;
 }
 
+/* Tells everybody who is here why there will be no world, those too who have just called. */
 static void refuse_all(struct hub *hub)
 {
     struct join_refused refused = { .head = join_head_of(JOIN_REFUSED) };
     snprintf(refused.text, sizeof refused.text, "%s", failure_text());
+    while (hub->guest_count < GUESTS_MOST) {
+        struct guest guest = { .fd = accept4(hub->join->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK) };
+        if (guest.fd < 0)
+            break;
+        hub->guests[hub->guest_count++] = guest;
+        if (!join_trusts(guest.fd, guest.who, sizeof guest.who))
+            drop_guest(hub, hub->guest_count - 1);
+    }
+    for (int i = 0; i < hub->guest_count; i++)
+        join_tell(hub->guests[i].fd, &refused, sizeof refused, NULL, 0);
     for (int i = 1; i < hub->join->count; i++)
         if (hub->members[i].fd >= 0)
             join_tell(hub->members[i].fd, &refused, sizeof refused, NULL, 0);
