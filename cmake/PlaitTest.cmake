@@ -17,6 +17,9 @@ function(plait_test name)
     target_link_libraries(${name} PRIVATE plait_objects plait_warnings PkgConfig::CMOCKA ${test_LIBRARIES})
     add_test(NAME ${name} COMMAND ${name})
     set_tests_properties(${name} PROPERTIES TIMEOUT ${test_TIMEOUT} LABELS "${test_LABELS}")
+    if(timed IN_LIST test_LABELS)
+        set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
+    endif()
 endfunction()
 
 # plait_fuzzer(NAME [SOURCES...]): a libFuzzer program, in build trees with PLAIT_FUZZ.
