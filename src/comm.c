@@ -93,6 +93,17 @@ static struct cost_facts facts_for(const struct world *world, int ranks, bool wi
     };
 }
 
+/* Intel and AMD both say so of every processor with AVX ("Guaranteed atomic
+ * operations" in their manuals). */
+static bool processor_stores_wide(void)
+{
+#if defined(__x86_64__)
+    return __builtin_cpu_supports("avx");
+#else
+    return false;
+#endif
+}
+
 static plait_status fill(struct comm *comm, const struct comm_plan *plan)
 {
     struct world *world = comm->world;
@@ -119,10 +130,11 @@ static plait_status fill(struct comm *comm, const struct comm_plan *plan)
     group->number = group->uncounted = plan->first_number - 1;
     group->facts = facts_for(world, plan->ranks, group->board != NULL);
     group->stores = world->settings.stores;
-    group->streamed = stores_streamed(group->stores, world->line_ns);
+    group_note_line(group, world->line_ns);
     group->forced_plan = world->settings.plan;
     group->prove = world->settings.prove;
     group->stream_above = world->machine.l3_bytes > 0 ? world->machine.l3_bytes / 3 : (size_t)8 << 20;
+    group->wide_stores = processor_stores_wide();
     group->crowded = world->engine.crowded;
     group->looks = group->crowded ? 1 : 32;
     group->last_plan = "none yet";

@@ -274,7 +274,7 @@ static plait_status greet(struct world *world)
         return status;
     comm->group.facts.line_ns = world->line_ns;
     comm->group.uncounted = comm->group.number;
-    comm->group.streamed = stores_streamed(world->settings.stores, world->line_ns);
+    group_note_line(&comm->group, world->line_ns);
     atomic_store(&comm->timeout_ms, world->settings.timeout_ms);
     return PLAIT_OK;
 }

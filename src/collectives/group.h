@@ -35,12 +35,15 @@ struct group {
     struct board *board; /* NULL where a peer's memory can't be read */
     struct staging staging;
     enum stores stores; /* as set */
+    bool wide_stores;   /* the processor stores 16 aligned bytes at once */
+    bool far;           /* the cores of ranks 0 and 1 share no cache, as far as is known now */
     bool streamed;      /* staging is written past the caches now */
     size_t bytes_since_check; /* of the line's cost */
     struct cost_facts facts;
     const char *forced_plan;
     bool prove; /* each plan before it runs */
     bool crowded; /* more ranks than cores: a peer may need the very core that waits for it */
+    uint64_t prints[2]; /* in this rank's notices; read here, since their lines are the peers' by then */
     int looks;    /* at a peer's word in a row before the executor gives up for now */
     size_t stream_above; /* outputs of more bytes are written past the caches */
     _Atomic(const char *) last_plan;
@@ -53,6 +56,9 @@ struct group {
     unsigned char *work; /* scratch of message plans */
     size_t work_size;
 };
+
+/* Takes note of what a line costs now. */
+void group_note_line(struct group *group, double line_ns);
 
 /* Frees what operations have gathered; not the board. */
 void group_clear(struct group *group);

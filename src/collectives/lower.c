@@ -98,6 +98,12 @@ const struct program *program_for(struct group *group, const struct call *call, 
     return program;
 }
 
+void group_note_line(struct group *group, double line_ns)
+{
+    group->far = line_ns > FAR_LINE_NS;
+    group->streamed = stores_streamed(group->stores, line_ns);
+}
+
 void group_clear(struct group *group)
 {
     for (int kind = 0; kind < COLLECTIVES; kind++) {

@@ -9,6 +9,11 @@ static inline struct notice *notice_of(const struct execution *execution, int ra
     return &execution->group->board->seats[rank]->notices[execution->number & 1];
 }
 
+static inline struct notice_line *notice_lines_of(const struct execution *execution, int rank)
+{
+    return execution->group->board->seats[rank]->lines[execution->number & 1];
+}
+
 /* Can a call's contributions ride in the notices? The same answer on all ranks. Gives their bytes if so. */
 bool notice_carries(const struct group *group, const struct call *call, size_t *contribution);
 

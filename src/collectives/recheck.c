@@ -49,7 +49,7 @@ static void follow_line(struct group *group)
 {
     uint32_t line_ns = atomic_load_explicit(&group->board->seats[0]->line_ns, memory_order_relaxed);
     if (line_ns > 0)
-        group->streamed = stores_streamed(group->stores, line_ns);
+        group_note_line(group, line_ns);
 }
 
 bool recheck_advance(struct execution *x)

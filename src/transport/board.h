@@ -25,20 +25,23 @@ enum {
  * n + 2, which a rank enters after it saw all others in n + 1. */
 struct notice {
     _Alignas(128) _Atomic uint64_t number; /* of the operation entered; released last */
-    uint64_t print;                        /* the call's fingerprint */
-    _Atomic uint64_t signals;              /* how far this rank is (see execute.c) */
     unsigned char data[NOTICE_INLINE_BYTES]; /* a contribution that fits, or its beginning */
+    uint64_t print;                        /* the call's fingerprint */
+    _Atomic uint64_t signals;              /* how far this rank is (see steps.c); not kept by operations without steps */
     unsigned char call[64]; /* the second line: the call itself, read only when prints differ */
-    struct notice_line {    /* each tells by itself that it is up, so that all come at the same time */
-        _Atomic uint64_t number;
-        unsigned char data[NOTICE_LINE_BYTES];
-    } lines[NOTICE_LINES];
 };
-_Static_assert(sizeof(struct notice) == 384, "a notice is two cache lines and those for longer contributions");
+_Static_assert(sizeof(struct notice) == 128, "a notice is two cache lines");
+
+/* More of a contribution. Each line tells by itself that it is up, so that all come at the same time. */
+struct notice_line {
+    _Alignas(64) _Atomic uint64_t number;
+    unsigned char data[NOTICE_LINE_BYTES];
+};
 
 /* A rank's place in a channel. */
 struct seat {
     struct notice notices[2];
+    struct notice_line lines[2][NOTICE_LINES];
     _Alignas(128) _Atomic uint64_t finished; /* number of the last operation completed here */
     _Atomic uint32_t ended; /* the communicator that is over here, by its first operation's number; why is below */
     int32_t end_status, end_kind, end_culprit;
