@@ -240,16 +240,24 @@ static bool see_lines(const struct execution *x, int rank)
     return false;
 }
 
-/* Asks for the line of this rank's next notice, which the peers hold since they read it, as soon as
- * they are known to be through with it. */
-static void fetch_next_line(const struct execution *x)
+static void fetch_for_writing(const void *line)
 {
-    const struct notice *next = &x->group->board->seats[x->group->rank]->notices[(x->number + 1) & 1];
 #if defined(__x86_64__)
-    __asm__ volatile("prefetchw %0" : : "m"(*next));
+    __asm__ volatile("prefetchw %0" : : "m"(*(const char *)line));
 #else
-    __builtin_prefetch(next, 1);
+    __builtin_prefetch(line, 1);
 #endif
+}
+
+/* Asks for the lines of this rank's next notice, which the peers hold since they
+ * read them, as soon as they are known to be through with them. */
+static void fetch_next_lines(const struct execution *x)
+{
+    struct seat *seat = x->group->board->seats[x->group->rank];
+    fetch_for_writing(&seat->notices[(x->number + 1) & 1]);
+    if (x->program == NULL)
+        for (size_t line = 0; line < line_count(x->contribution); line++)
+            fetch_for_writing(&seat->lines[(x->number + 1) & 1][line]);
 }
 
 bool notice_meet(struct execution *x)
@@ -268,7 +276,7 @@ bool notice_meet(struct execution *x)
         return false;
     }
     x->met = true;
-    fetch_next_line(x);
+    fetch_next_lines(x);
     return true;
 }
 
