@@ -13,7 +13,7 @@
 
 enum {
     NOTICE_INLINE_BYTES = 40,           /* of a contribution, in the notice's own line */
-    NOTICE_LINES = 4, NOTICE_LINE_BYTES = 56, /* the rest of it, in further lines */
+    NOTICE_LINES = 8, NOTICE_LINE_BYTES = 56, /* the rest of it, in further lines */
     NOTICE_BYTES = NOTICE_INLINE_BYTES + NOTICE_LINES * NOTICE_LINE_BYTES,
     BOARD_CHANNELS = 1024,              /* communicators a rank can be in at a time */
     SEAT_STAGING_BYTES = 16384,         /* staging of a channel that has no lane */
