@@ -12,8 +12,17 @@ using c10d::OpType;
 
 /* ---------------------------------------------------------- coming and going */
 
-static std::mutex living_mutex;
-static std::set<ProcessGroupPlait *> living;
+/* The groups that live. Never freed: torch's registry lets go of groups after this file's statics are gone. */
+struct Living {
+    std::mutex mutex;
+    std::set<ProcessGroupPlait *> groups;
+};
+
+static Living &living()
+{
+    static Living *all = new Living;
+    return *all;
+}
 
 /* Lets other python threads run while this one waits; a no-op without the GIL. */
 class GilReleased {
@@ -43,23 +52,23 @@ ProcessGroupPlait::ProcessGroupPlait(std::shared_ptr<World> world, plait_comm *c
     for (int rank = 0; rank < size_; rank++)
         options_->global_ranks_in_group.push_back(static_cast<uint64_t>(plait_comm_world_rank(comm, rank)));
     init();
-    std::lock_guard<std::mutex> lock(living_mutex);
-    living.insert(this);
+    std::lock_guard<std::mutex> lock(living().mutex);
+    living().groups.insert(this);
 }
 
 ProcessGroupPlait::~ProcessGroupPlait()
 {
     {
-        std::lock_guard<std::mutex> lock(living_mutex);
-        living.erase(this);
+        std::lock_guard<std::mutex> lock(living().mutex);
+        living().groups.erase(this);
     }
     shutdown();
 }
 
 void ProcessGroupPlait::shutdown_all()
 {
-    std::lock_guard<std::mutex> lock(living_mutex);
-    for (ProcessGroupPlait *group : living)
+    std::lock_guard<std::mutex> lock(living().mutex);
+    for (ProcessGroupPlait *group : living().groups)
         group->shutdown();
 }
 
