@@ -404,6 +404,14 @@ static int broken_get(void *context, const char *key, void *value, size_t *size,
     return -1; /* at once */
 }
 
+/* It does not count: what it says is always the same. */
+static int broken_add(void *context, const char *key, int64_t amount, int64_t *result)
+{
+    (void)context, (void)key, (void)amount;
+    *result = 2;
+    return 0;
+}
+
 static void a_broken_store_fails_the_start(void **state)
 {
     (void)state;
@@ -415,6 +423,12 @@ static void a_broken_store_fails_the_start(void **state)
     starts_run(starts, 1);
     check_all(1, PLAIT_START_FAILED, "could not set the key \"plait/1/open\"", 0.5);
     assert_non_null(strstr(starts[0].sentence, "returned 5"));
+    starts_end(starts, 1);
+    broken = *store;
+    broken.add = broken_add;
+    fill((int[]){ 0 }, 1, 2, 3000);
+    starts_run(starts, 1);
+    check_all(1, PLAIT_START_FAILED, "something else uses it", 0.5);
     starts_end(starts, 1);
     broken = *store;
     broken.get = broken_get;

@@ -9,6 +9,8 @@
 #include "base/status.h"
 #include "bootstrap/store_meeting.h"
 
+enum { TRIES_MOST = 100 }; /* to get an odd number, while others count too */
+
 /* Worlds before the last one. A joiner that is still at the last one's outcome must find it. */
 static int stale_key(const char *key, const void *what)
 {
@@ -20,12 +22,13 @@ static int stale_key(const char *key, const void *what)
 
 static plait_status open_round(struct meeting *meeting)
 {
+    int tries = 0;
     do {
         plait_status status = meeting_add(meeting, "plait/rounds", 1, &meeting->number);
         if (status != PLAIT_OK)
             return status;
-    } while (meeting->number % 2 == 0);
-    if (meeting->number < 0)
+    } while (meeting->number >= 0 && meeting->number % 2 == 0 && ++tries < TRIES_MOST);
+    if (meeting->number < 0 || tries == TRIES_MOST)
         return failure(PLAIT_START_FAILED,
                        "the store's counter \"plait/rounds\" is %" PRId64 ": something else uses it",
                        meeting->number);
