@@ -1,5 +1,6 @@
 #include "guarded.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -48,6 +49,12 @@ void *guarded_place(struct guarded *guarded, size_t size, size_t shift, bool upp
     memset(guarded->data - margin_before(guarded), FILL, margin_before(guarded));
     memset(guarded->data + size, FILL, margin_after(guarded));
     return guarded->data;
+}
+
+void guarded_seal(struct guarded *guarded, bool sealed)
+{
+    if (mprotect(guarded->room, guarded->room_size, sealed ? PROT_READ : PROT_READ | PROT_WRITE) != 0)
+        abort();
 }
 
 static bool filled(const unsigned char *bytes, size_t size)

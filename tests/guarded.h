@@ -21,6 +21,9 @@ void guarded_close(struct guarded *guarded);
  * start `shift` bytes after the lower one. */
 void *guarded_place(struct guarded *guarded, size_t size, size_t shift, bool upper);
 
+/* While sealed, the buffer can be read only. */
+void guarded_seal(struct guarded *guarded, bool sealed);
+
 /* Are the filled bytes around the buffer as they were? */
 bool guarded_intact(const struct guarded *guarded);
 

@@ -368,6 +368,16 @@ static void prepare_meeting(struct ranks *ranks)
     }
 }
 
+static void start_thread(struct ranks *ranks, int number)
+{
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    if (ranks->setup.stack_size != 0)
+        assert_int_equal(pthread_attr_setstacksize(&attributes, ranks->setup.stack_size), 0);
+    assert_int_equal(pthread_create(&ranks->threads[number], &attributes, live_as_thread, &ranks->ranks[number]), 0);
+    pthread_attr_destroy(&attributes);
+}
+
 static void start_rank(struct ranks *ranks, int number)
 {
     struct rank *rank = &ranks->ranks[number];
@@ -382,7 +392,7 @@ static void start_rank(struct ranks *ranks, int number)
     rank_doing(rank, "starting");
     ranks->running[number] = true;
     if (ranks->setup.way == RANKS_THREADS) {
-        assert_int_equal(pthread_create(&ranks->threads[number], NULL, live_as_thread, rank), 0);
+        start_thread(ranks, number);
         return;
     }
     ranks->pids[number] = fork();

@@ -44,6 +44,7 @@ struct ranks_setup {
     int limit_s;              /* the watchdog's; 0: 60 s */
     bool bare;                /* the function creates its world itself, with rank_options() */
     uint64_t absent;          /* bit r: rank r is not started */
+    size_t stack_size;        /* bytes, of the ranks that are threads; 0: the system's choice */
 };
 
 typedef void (*rank_function)(struct rank *rank);

@@ -114,6 +114,7 @@ static struct scenario streams[] = {
     { "repeats give the same bits, 2 ranks", stream_repeats, { .size = 2, .shared_size = STREAM_SHARED }, NULL },
     { "repeats give the same bits, 3 ranks", stream_repeats, { .size = 3, .shared_size = STREAM_SHARED }, NULL },
     { "repeats give the same bits, 6 ranks", stream_repeats, { .size = 6, .shared_size = STREAM_SHARED }, NULL },
+    { "everything on stacks of 64 KiB, 3 ranks", stream_everything, { .size = 3, .stack_size = 65536 }, NULL },
     { "megabytes, 2 ranks", stream_large, { .size = 2 }, NULL },
     { "megabytes, 3 ranks", stream_large, { .size = 3 }, NULL },
     { "megabytes, 5 ranks", stream_large, { .size = 5 }, NULL },

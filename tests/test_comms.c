@@ -305,6 +305,37 @@ static void run_abort_one(struct rank *rank)
     rank_check(rank, none.kind == PLAIT_FAULT_NONE, "the world's own has a fault of kind %d", none.kind);
 }
 
+/* Reasons and names as nobody should give them. */
+static void run_odd_texts(struct rank *rank)
+{
+    char text[6000];
+    plait_comm *comm = NULL;
+    memset(text, 'x', sizeof text);
+    memcpy(text, "%s%n \xff\"\t", 8);
+    text[sizeof text - 1] = '\0';
+    plait_comm_options options = { .struct_size = sizeof options, .name = text };
+    rank_ok(rank, plait_comm_split(rank->comm, 0, 0, &options, &comm), "split");
+    if (rank->number == 0)
+        rank_ok(rank, plait_comm_abort(comm, text), "abort");
+    rank_status(rank, plait_barrier(comm, NULL), PLAIT_ABORTED, "a barrier on an aborted communicator");
+    rank_says(rank, "%s%n");
+    plait_fault fault = { .struct_size = sizeof fault };
+    rank_ok(rank, plait_comm_fault(comm, &fault), "asking for the fault");
+    rank_check(rank, memchr(fault.evidence, '\0', sizeof fault.evidence) != NULL && memchr(fault.host, '\0', sizeof fault.host) != NULL
+                         && memchr(fault.call, '\0', sizeof fault.call) != NULL, "a string of the fault has no end");
+    rank_ok(rank, plait_comm_destroy(comm), "destroy");
+
+    comm = NULL;
+    options.name = "";
+    rank_ok(rank, plait_comm_split(rank->comm, 0, 0, &options, &comm), "split");
+    if (rank->number == 0)
+        rank_ok(rank, plait_comm_abort(comm, NULL), "abort without a reason");
+    rank_status(rank, plait_barrier(comm, NULL), PLAIT_ABORTED, "a barrier on an aborted communicator");
+    rank_says(rank, "rank 0");
+    rank_ok(rank, plait_comm_destroy(comm), "destroy");
+    comm_works(rank, rank->comm, "the world's own");
+}
+
 /* A communicator's own deadline. */
 static void run_own_deadline(struct rank *rank)
 {
@@ -371,6 +402,8 @@ static const struct scenario scenarios[] = {
     BOTH("a thread each", run_threads, 3),
     BOTH("abort of one", run_abort_one, 2),
     BOTH("abort of one", run_abort_one, 4),
+    BOTH("odd names and reasons", run_odd_texts, 2),
+    BOTH("odd names and reasons", run_odd_texts, 3),
     BOTH("a deadline of its own", run_own_deadline, 2),
 };
 

@@ -192,6 +192,7 @@ static const struct scenario scenarios[] = {
     PLAN("pairwise", 3),
     PLAN("direct-two-phase", 3),
     { "one differs", run_mismatches, { .way = RANKS_FILE, .size = 3 }, NULL },
+    { "one differs, stacks of 64 KiB", run_mismatches, { .way = RANKS_THREADS, .size = 2, .stack_size = 65536 }, NULL },
     ROW("all differ", run_all_different, 2),
     ROW("all differ", run_all_different, 5),
     ROW("one of many works differs", run_in_flight, 2),

@@ -1,9 +1,11 @@
 /* Ranks as real processes over shared memory: the streams of calls, both ways to meet, worlds one after another. */
 #include "check.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "calls.h"
@@ -47,6 +49,31 @@ static void run_late(struct rank *rank)
     rank_doing(rank, "creating the world");
     if (rank_ok(rank, plait_world_create(&options, &rank->world), "creating the world"))
         rank_ok(rank, plait_barrier(plait_world_comm(rank->world), NULL), "barrier");
+}
+
+static void hear_tick(int signal)
+{
+    (void)signal;
+}
+
+/* Signals all the time, whose handler does not restart what they interrupt. */
+static void run_storm(struct rank *rank)
+{
+    struct sigaction action = { .sa_handler = hear_tick };
+    const struct itimerval storm = { { 0, 700 }, { 0, 700 } }, calm = { { 0, 0 }, { 0, 0 } };
+    plait_world_options options = rank_options(rank);
+    sigaction(SIGALRM, &action, NULL);
+    setitimer(ITIMER_REAL, &storm, NULL);
+    rank_doing(rank, "creating the world in a storm of signals");
+    if (rank_ok(rank, plait_world_create(&options, &rank->world), "creating the world")) {
+        rank->comm = plait_world_comm(rank->world);
+        stream_everything(rank);
+        stream_large(rank);
+        rank_doing(rank, "destroying the world in a storm of signals");
+        rank_ok(rank, plait_world_destroy(rank->world), "destroying the world");
+        rank->world = NULL;
+    }
+    setitimer(ITIMER_REAL, &calm, NULL);
 }
 
 static int64_t cpu_us(void)
@@ -122,6 +149,8 @@ static const struct scenario scenarios[] = {
     BARE("one world after another, over the environment", run_again, RANKS_ENVIRONMENT, 3),
     BARE("late ranks, over a file", run_late, RANKS_FILE, 4),
     BARE("late ranks, over the environment", run_late, RANKS_ENVIRONMENT, 4),
+    BARE("a storm of signals, over a file", run_storm, RANKS_FILE, 3),
+    BARE("a storm of signals, over the environment", run_storm, RANKS_ENVIRONMENT, 2),
     FILES("idle", run_idle, 2),
     FILES("waiting long", run_waiting_sleeps, 2),
 };
