@@ -194,7 +194,7 @@ setup_torch() {
         [ "$free" -ge 8 ] || say "         There are only $free GB free here: that may not be enough"
     fi
     step "PyTorch: installing torch $TORCH" torch \
-        "$VENV/bin/pip" install --disable-pip-version-check --progress-bar off "${index[@]}" "torch==$TORCH"
+        "$VENV/bin/pip" install --disable-pip-version-check --no-compile --progress-bar off "${index[@]}" "torch==$TORCH"
 }
 
 setup_python_packages() {
@@ -202,7 +202,7 @@ setup_python_packages() {
     hash=$(hash_of scripts/requirements.txt)
     if ! is_done requirements "$hash"; then
         step "Python packages: installing $(grep -v '^#' scripts/requirements.txt | tr '\n' ' ')" requirements \
-            "$VENV/bin/pip" install --disable-pip-version-check --progress-bar off -r scripts/requirements.txt
+            "$VENV/bin/pip" install --disable-pip-version-check --no-compile --progress-bar off -r scripts/requirements.txt
         set_done requirements "$hash"
     fi
 }
