@@ -62,7 +62,7 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backends", default="plait,gloo", type=lambda text: text.split(","),
                         help="one run each, in this order (default: plait,gloo)")  # fmt: skip
-    parser.add_argument("--epochs", default=25, type=int, help="times over the images (default: 25)")
+    parser.add_argument("--epochs", default=20, type=int, help="times over the images (default: 20)")
     parser.add_argument("--batch", default=64, type=int, help="images a step, over all ranks (default: 64)")
     parser.add_argument("--out", default=Path("build/digits"), type=Path,
                         help="folder for digits.json, digits.png and digits.svg (default: build/digits)")  # fmt: skip
