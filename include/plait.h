@@ -261,7 +261,7 @@ typedef struct plait_world_facts {
     const char *kernels;   /**< "avx512" */
     double line_ns;        /**< a cache line's way between two ranks' cores at start; 0 if not measured */
     int cores;             /**< cores this process may use */
-    size_t staging_size;   /**< bytes of shared memory this rank stages through */
+    size_t staging_size;   /**< bytes of shared memory of each rank that a communicator stages through */
 } plait_world_facts;
 PLAIT_API plait_status plait_world_get_facts(const plait_world *world, plait_world_facts *facts);
 

@@ -117,6 +117,8 @@ static plait_status fill(struct comm *comm, const struct comm_plan *plan)
     memcpy(comm->world_ranks, plan->world_ranks, ranks * sizeof *comm->world_ranks);
 
     plait_status status = world->transport->channel_open(world->endpoint, plan->channel);
+    if (status == PLAIT_OK && plan->lane >= 0)
+        status = world->transport->lane_open(world->endpoint, plan->lane);
     if (status != PLAIT_OK)
         return status;
     comm->channel = plan->channel;

@@ -98,10 +98,10 @@ static plait_status choose_transport(struct world *world)
     return PLAIT_OK;
 }
 
-/* Bytes of staging: a lane a few times longer than the readers' second-level
+/* Bytes of a staging lane: a few times longer than the readers' second-level
  * cache, so that a slot is out of it before it is written again; shorter where many ranks
  * share a host. */
-static size_t staging_size(const struct world *world)
+static size_t lane_size(const struct world *world)
 {
     if (world->settings.staging_size > 0)
         return world->settings.staging_size;
@@ -113,7 +113,7 @@ static size_t staging_size(const struct world *world)
         lane = most;
     if (lane < (size_t)256 << 10)
         lane = (size_t)256 << 10;
-    return STAGING_LANES * lane;
+    return lane;
 }
 
 static plait_status exchange(const struct world *world, const struct card *mine, struct card *cards,
@@ -220,12 +220,12 @@ static plait_status meet(struct world *world, int64_t deadline)
     struct card mine, *cards = calloc((size_t)world->size, sizeof *cards);
     unsigned char blob[TRANSPORT_BLOB_BYTES] = { 0 };
     struct bootstrap_result result;
-    size_t staging = staging_size(world);
+    size_t staging = lane_size(world);
     if (cards == NULL)
         return failure(PLAIT_OUT_OF_MEMORY, "no memory for %d ranks", world->size);
 
     struct endpoint_setup setup = {
-        .rank = world->rank, .size = world->size, .staging_size = staging, .threads = world->settings.threads
+        .rank = world->rank, .size = world->size, .staging_size = STAGING_LANES * staging, .threads = world->settings.threads
     };
     plait_status status = world->transport->open(&setup, &world->endpoint, blob);
     if (status != PLAIT_OK)
@@ -505,7 +505,7 @@ plait_status plait_world_get_facts(const plait_world *handle, plait_world_facts 
                                 .kernels = reduce_set_name(),
                                 .line_ns = world->line_ns,
                                 .cores = world->cores,
-                                .staging_size = staging_size(world) };
+                                .staging_size = lane_size(world) };
     world_let_go(world);
     memset(facts, 0, size);
     memcpy(facts, &known, size < sizeof known ? size : sizeof known);

@@ -522,7 +522,9 @@ static void boards_show_what_others_wrote(void **state)
     assert_non_null(left);
     assert_non_null(right);
     assert_int_equal(left->ranks, 2);
-    assert_int_equal(left->lane_size, 128 << 10);
+    assert_int_equal(left->lane_size, 64 << 10);
+    assert_int_equal(transport->lane_open(party.endpoints[2], STAGING_LANES - 1), PLAIT_OK);
+    assert_int_equal(transport->lane_open(party.endpoints[2], STAGING_LANES), PLAIT_INTERNAL);
 
     assert_int_equal(atomic_load(&left->seats[0]->notices[0].number), 0);
     atomic_store(&right->seats[0]->notices[1].number, 42); /* rank 2's own */

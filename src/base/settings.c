@@ -200,7 +200,7 @@ static const struct setting table[] = {
     { "PLAIT_STAGING_SIZE",
       "",
       "by cache size",
-      "Shared memory that a rank stages its payload through.",
+      "Shared memory of each rank that a communicator stages its payload through.",
       parse_staging_size,
       FIELD(staging_size),
       { NULL },

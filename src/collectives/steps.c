@@ -219,15 +219,16 @@ static bool all_have_signalled(struct execution *x, uint64_t value)
  * start in the middle of a slot of the second. */
 static bool slot_free(struct execution *x, size_t chunk)
 {
-    if (!x->slots_free) {
-        /* All have entered this operation, so all have finished the one before. */
-        if (!x->published)
-            notice_publish(x, 0);
-        if (!x->met && !notice_meet(x))
-            return false;
-        x->slots_free = true;
-    }
     size_t depth = x->lap_slots - 1;
+    if (x->slots_free && chunk < depth)
+        return true;
+    /* All have entered this operation, so all have finished the one before; and
+     * all make this very call, so all will signal. */
+    if (!x->published)
+        notice_publish(x, 0);
+    if (!x->met && !notice_meet(x))
+        return false;
+    x->slots_free = true;
     if (chunk < depth)
         return true;
     return all_have_signalled(x, signal_value(x, chunk - depth, x->program->plan.stages - 1));

@@ -17,7 +17,7 @@ enum {
     NOTICE_BYTES = NOTICE_INLINE_BYTES + NOTICE_LINES * NOTICE_LINE_BYTES,
     BOARD_CHANNELS = 1024,              /* communicators a rank can be in at a time */
     SEAT_STAGING_BYTES = 16384,         /* staging of a channel that has no lane */
-    STAGING_LANES = 2
+    STAGING_LANES = 8                   /* communicators that have a lane; memory is taken at first use */
 };
 
 /* What a rank has to say in one operation. Two a seat, by the parity of the

@@ -194,6 +194,7 @@ const struct transport transport_inproc = {
     .progress = room_progress,
     .life = inproc_life,
     .channel_open = room_channel_open,
+    .lane_open = room_lane_open,
     .channel_close = room_channel_close,
     .board = room_board,
     .bell = room_bell,

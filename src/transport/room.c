@@ -212,6 +212,19 @@ void room_channel_close(struct endpoint *endpoint, int channel)
     (void)channel;
 }
 
+plait_status room_lane_open(struct endpoint *endpoint, int lane)
+{
+    struct room *room = room_of(endpoint);
+    if (lane < 0 || lane >= STAGING_LANES)
+        return failure(PLAIT_INTERNAL, "lane %d was asked for; there are %d", lane, STAGING_LANES);
+    if (room->count == 0)
+        return failure(PLAIT_INTERNAL, "lane %d was opened before the peers were met", lane);
+    const struct segment *own = room->segments[room->own_index];
+    char what[48];
+    snprintf(what, sizeof what, "staging lane %d", lane);
+    return segment_reserve(own, own->layout.lanes + (size_t)lane * own->layout.lane_size, own->layout.lane_size, what);
+}
+
 struct board *room_board(struct endpoint *endpoint, int channel, const int *ranks, int count)
 {
     struct room *room = room_of(endpoint);

@@ -39,6 +39,7 @@ void room_cancel(struct endpoint *endpoint, struct transfer *transfer);
 bool room_progress(struct endpoint *endpoint);
 plait_status room_channel_open(struct endpoint *endpoint, int channel);
 void room_channel_close(struct endpoint *endpoint, int channel);
+plait_status room_lane_open(struct endpoint *endpoint, int lane);
 struct board *room_board(struct endpoint *endpoint, int channel, const int *ranks, int count);
 struct bell *room_bell(struct endpoint *endpoint);
 void room_leave(struct endpoint *endpoint);

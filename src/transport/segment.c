@@ -115,7 +115,7 @@ plait_status segment_make_shared(struct segment *segment, const struct segment_l
     if (status == PLAIT_OK)
         write_header(segment, owner);
     if (status == PLAIT_OK)
-        status = segment_reserve(segment, layout->lanes, STAGING_LANES * layout->lane_size, "staging");
+        status = segment_reserve(segment, layout->lanes, layout->lane_size, "staging"); /* all worlds use the first */
     if (status != PLAIT_OK)
         segment_free(segment);
     return status;

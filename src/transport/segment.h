@@ -63,7 +63,7 @@ struct segment_owner {
 struct segment_layout segment_lay_out(int peers, size_t staging_size);
 
 /* Make this rank's segment: as a memfd, or for threads of this process. Header, doorbells and
- * lanes are reserved. */
+ * the first lane are reserved. */
 plait_status segment_make_shared(struct segment *segment, const struct segment_layout *layout,
                                  const struct segment_owner *owner);
 plait_status segment_make_private(struct segment *segment, const struct segment_layout *layout,

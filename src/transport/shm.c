@@ -236,6 +236,7 @@ const struct transport transport_shm = {
     .progress = room_progress,
     .life = shm_life,
     .channel_open = room_channel_open,
+    .lane_open = room_lane_open,
     .channel_close = room_channel_close,
     .board = room_board,
     .bell = room_bell,

@@ -109,6 +109,9 @@ struct transport {
     plait_status (*channel_open)(struct endpoint *endpoint, int channel);
     void (*channel_close)(struct endpoint *endpoint, int channel);
 
+    /* This rank's staging lane `lane`: makes sure of its memory, which it keeps. */
+    plait_status (*lane_open)(struct endpoint *endpoint, int lane);
+
     /* The board of a channel for the world ranks `ranks`, or NULL where a
      * peer's memory can't be read in place (then plans use messages); free it with board_free(). */
     struct board *(*board)(struct endpoint *endpoint, int channel, const int *ranks, int count);
