@@ -177,10 +177,8 @@ void comm_fail_all(struct comm *comm)
 void comm_end_by_transfer(struct comm *comm, struct work *work, plait_status status)
 {
     struct fault_record record;
-    bool entered;
-    int awaited = execution_awaited(&work->execution, &entered);
-    write_record(&record, comm, work, PLAIT_FAULT_STUCK, status,
-                 awaited < 0 ? -1 : comm->world_ranks[awaited], failure_text());
+    write_record(&record, comm, work, PLAIT_FAULT_STUCK, status, comm->world_ranks[work->execution.waiting],
+                 failure_text());
     execution_cancel(&work->execution);
     comm_end(comm, &record);
     work_finish(work, status, &record);

@@ -174,6 +174,14 @@ static void finish(struct execution *x)
         leave_slots(x);
 }
 
+static int rank_of(const struct group *group, int world_rank)
+{
+    int rank = 0;
+    while (rank < group->ranks && group->world_ranks[rank] != world_rank)
+        rank++;
+    return rank;
+}
+
 /* True when every transfer of the tick is done. A failed one ends the execution. */
 static bool transfers_settled(struct execution *x)
 {
@@ -182,6 +190,7 @@ static bool transfers_settled(struct execution *x)
         if (status == PLAIT_IN_PROGRESS)
             return false;
         if (status != PLAIT_OK) {
+            x->waiting = rank_of(x->group, x->group->transfers[i].peer); /* the culprit */
             x->phase = PHASE_DONE;
             x->status = status;
             return false;
@@ -270,9 +279,7 @@ int execution_awaited(const struct execution *x, bool *entered)
     *entered = true;
     for (int i = 0; i < x->open; i++)
         if (x->group->transfers[i].status == PLAIT_IN_PROGRESS)
-            for (int rank = 0; rank < x->group->ranks; rank++)
-                if (x->group->world_ranks[rank] == x->group->transfers[i].peer)
-                    return rank;
+            return rank_of(x->group, x->group->transfers[i].peer);
     return x->waiting < x->group->ranks ? x->waiting : -1;
 }
 
