@@ -331,6 +331,11 @@ static plait_status start(struct world *world, const plait_world_options *option
         status = make_world_comm(world, deadline);
     if (status == PLAIT_OK)
         status = greet(world);
+    if (plait_status_remedy(status) == PLAIT_REMEDY_REBUILD && status != PLAIT_START_FAILED) {
+        char sentence[SENTENCE_BYTES];
+        snprintf(sentence, sizeof sentence, "%s", failure_text());
+        status = failure(PLAIT_START_FAILED, "while the world started, %.900s", sentence);
+    }
     return status;
 }
 
