@@ -15,7 +15,7 @@
 #include "base/status.h"
 #include "transport/join.h"
 
-enum { GUESTS_MOST = 64, MISSING_NAMED = 16, LOOK_EVERY_MS = 50, GRACE_MS = 1000 };
+enum { GUESTS_MOST = 64, MISSING_NAMED = 16, LOOK_EVERY_MS = 50, GRACE_MS = 1000, LINGER_MS = 300 };
 static const int64_t patience_ns = 5000000000; /* with a guest that does not prove itself */
 static const int64_t young_ns = 250000000;     /* one this young is not turned away for want of room */
 
@@ -380,6 +380,26 @@ static plait_status take_all(struct hub *hub)
     return status;
 }
 
+/* Ranks that are on their way hear of it, too, and not only that nobody listens. */
+static void tell_late(struct hub *hub, const struct join_refused *refused)
+{
+    int64_t until = deadline_after_ms(LINGER_MS);
+    int late = hub->missing - hub->guest_count;
+    while (late > 0 && !deadline_passed(until)) {
+        struct pollfd entry = { .fd = hub->join->listener, .events = POLLIN };
+        if (poll(&entry, 1, (int)deadline_left_ms(until)) <= 0)
+            continue;
+        struct guest guest = { .fd = accept4(hub->join->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK) };
+        if (guest.fd < 0)
+            return;
+        if (join_trusts(guest.fd, guest.who, sizeof guest.who)) {
+            join_tell(guest.fd, refused, sizeof *refused, NULL, 0);
+            late--;
+        }
+        close(guest.fd);
+    }
+}
+
 /* Tells everybody who is here why there will be no world, those too who have just called. */
 static void refuse_all(struct hub *hub)
 {
@@ -398,6 +418,7 @@ static void refuse_all(struct hub *hub)
     for (int i = 1; i < hub->join->count; i++)
         if (hub->members[i].fd >= 0)
             join_tell(hub->members[i].fd, &refused, sizeof refused, NULL, 0);
+    tell_late(hub, &refused);
 }
 
 static void close_hub(struct hub *hub)
