@@ -22,17 +22,18 @@ static plait_status check_type(plait_type type, const char *function)
 static plait_status check_op(plait_op op, const char *function)
 {
     if (op < PLAIT_SUM || op > PLAIT_AVERAGE)
-        return failure(PLAIT_INVALID_ARGUMENT,
-                       "%s: op is %d; good ones are sum, product, min, max, average (PLAIT_SUM .. PLAIT_AVERAGE)",
-                       function, (int)op);
+        return failure(
+            PLAIT_INVALID_ARGUMENT,
+            "%s: op is %d; good ones are sum, product, min, max, average (PLAIT_SUM .. PLAIT_AVERAGE)",
+            function, (int)op);
     return PLAIT_OK;
 }
 
 static plait_status check_root(const struct comm *comm, int root, const char *function)
 {
     if (root < 0 || root >= comm->group.ranks)
-        return failure(PLAIT_INVALID_ARGUMENT, "%s: root is %d; the communicator has ranks 0..%d", function, root,
-                       comm->group.ranks - 1);
+        return failure(PLAIT_INVALID_ARGUMENT, "%s: root is %d; the communicator has ranks 0..%d", function,
+                       root, comm->group.ranks - 1);
     return PLAIT_OK;
 }
 
@@ -41,17 +42,19 @@ static plait_status check_count(const struct comm *comm, size_t count, plait_typ
     size_t most = PTRDIFF_MAX / plait_type_size(type) / (size_t)comm->group.ranks;
     if (count > most)
         return failure(PLAIT_INVALID_ARGUMENT,
-                       "%s: count is %zu; %zu elements of %s a rank are the most that %d ranks can address", function,
-                       count, most, plait_type_name(type), comm->group.ranks);
+                       "%s: count is %zu; %zu elements of %s a rank are the most that %d ranks can address",
+                       function, count, most, plait_type_name(type), comm->group.ranks);
     return PLAIT_OK;
 }
 
 static plait_status check_buffer(const void *buffer, size_t size, const char *what, const char *function)
 {
     if (buffer == NULL && size > 0)
-        return failure(PLAIT_INVALID_ARGUMENT, "%s: %s is NULL and should hold %zu bytes", function, what, size);
+        return failure(PLAIT_INVALID_ARGUMENT, "%s: %s is NULL and should hold %zu bytes", function, what,
+                       size);
     if (buffer != NULL && (uintptr_t)buffer + size < (uintptr_t)buffer)
-        return failure(PLAIT_INVALID_ARGUMENT, "%s: %s at %p cannot hold %zu bytes", function, what, buffer, size);
+        return failure(PLAIT_INVALID_ARGUMENT, "%s: %s at %p cannot hold %zu bytes", function, what, buffer,
+                       size);
     return PLAIT_OK;
 }
 
@@ -70,16 +73,12 @@ static const void *in_place_input(const struct comm *comm, const struct call *ca
     switch (call->kind) {
     case COLLECTIVE_ALLREDUCE:
     case COLLECTIVE_REDUCE:
-    case COLLECTIVE_BROADCAST:
-        return output;
+    case COLLECTIVE_BROADCAST: return output;
     case COLLECTIVE_ALLGATHER:
-    case COLLECTIVE_GATHER:
-        return output + rank * block;
+    case COLLECTIVE_GATHER: return output + rank * block;
     case COLLECTIVE_REDUCE_SCATTER:
-    case COLLECTIVE_SCATTER:
-        return output - rank * block;
-    default:
-        return NULL;
+    case COLLECTIVE_SCATTER: return output - rank * block;
+    default: return NULL;
     }
 }
 
@@ -100,8 +99,8 @@ static plait_status check_buffers(const struct comm *comm, const struct call *ca
     if (in_place != NULL && call->input == in_place)
         return PLAIT_OK;
     return failure(PLAIT_INVALID_ARGUMENT,
-                   "%s: input (%zu bytes at %p) and output (%zu bytes at %p) overlap; %s", function, input_size,
-                   call->input, output_size, call->output,
+                   "%s: input (%zu bytes at %p) and output (%zu bytes at %p) overlap; %s", function,
+                   input_size, call->input, output_size, call->output,
                    in_place == NULL ? "this collective does not work in place"
                                     : "in place they must lie as plait.h says, otherwise apart");
 }
@@ -193,9 +192,12 @@ plait_status plait_reduce(plait_comm *comm, const void *input, void *output, siz
 plait_status plait_broadcast(plait_comm *comm, void *data, size_t count, plait_type type, int root,
                              plait_work **work)
 {
-    struct call call = {
-        .kind = COLLECTIVE_BROADCAST, .type = type, .root = root, .count = count, .input = data, .output = data
-    };
+    struct call call = { .kind = COLLECTIVE_BROADCAST,
+                         .type = type,
+                         .root = root,
+                         .count = count,
+                         .input = data,
+                         .output = data };
     return collective(comm, &call, work, __func__);
 }
 
@@ -211,27 +213,36 @@ plait_status plait_allgather(plait_comm *comm, const void *input, void *output, 
 plait_status plait_reduce_scatter(plait_comm *comm, const void *input, void *output, size_t count,
                                   plait_type type, plait_op op, plait_work **work)
 {
-    struct call call = {
-        .kind = COLLECTIVE_REDUCE_SCATTER, .type = type, .op = op, .count = count, .input = input, .output = output
-    };
+    struct call call = { .kind = COLLECTIVE_REDUCE_SCATTER,
+                         .type = type,
+                         .op = op,
+                         .count = count,
+                         .input = input,
+                         .output = output };
     return collective(comm, &call, work, __func__);
 }
 
 plait_status plait_gather(plait_comm *comm, const void *input, void *output, size_t count, plait_type type,
                           int root, plait_work **work)
 {
-    struct call call = {
-        .kind = COLLECTIVE_GATHER, .type = type, .root = root, .count = count, .input = input, .output = output
-    };
+    struct call call = { .kind = COLLECTIVE_GATHER,
+                         .type = type,
+                         .root = root,
+                         .count = count,
+                         .input = input,
+                         .output = output };
     return collective(comm, &call, work, __func__);
 }
 
 plait_status plait_scatter(plait_comm *comm, const void *input, void *output, size_t count, plait_type type,
                            int root, plait_work **work)
 {
-    struct call call = {
-        .kind = COLLECTIVE_SCATTER, .type = type, .root = root, .count = count, .input = input, .output = output
-    };
+    struct call call = { .kind = COLLECTIVE_SCATTER,
+                         .type = type,
+                         .root = root,
+                         .count = count,
+                         .input = input,
+                         .output = output };
     return collective(comm, &call, work, __func__);
 }
 

@@ -21,7 +21,8 @@ struct comm *comm_find(const plait_comm *handle, const char *function)
                                : "comm is not a living communicator; it was destroyed, or is none");
     } else if (comm->world->fork_count != fork_count()) {
         failure(PLAIT_INVALID_USAGE,
-                "%s: this process was forked from rank %d and has no part in its world; create a world of its own",
+                "%s: this process was forked from rank %d and has no part in its world; create a world of "
+                "its own",
                 function, comm->world->rank);
         comm = NULL;
     }
@@ -190,8 +191,8 @@ void comm_use_places(struct world *world, int channel, int lane, bool used)
 
 bool comm_places_used(const struct world *world, int channel, int lane)
 {
-    return (world->channels_used[channel / 8] >> channel % 8 & 1) != 0
-           || (lane >= 0 && (world->lanes_used >> lane & 1) != 0);
+    return (world->channels_used[channel / 8] >> channel % 8 & 1) != 0 ||
+           (lane >= 0 && (world->lanes_used >> lane & 1) != 0);
 }
 
 /* Have the peers read all that this rank left for them, in its staging and its notices? */
@@ -201,8 +202,8 @@ static bool is_read(const struct comm *comm)
     if (group->board == NULL || group->number < comm->first_number)
         return true;
     for (int rank = 0; rank < group->ranks; rank++)
-        if (rank != group->rank && !comm_has_ended(comm, rank)
-            && atomic_load_explicit(&group->board->seats[rank]->finished, memory_order_acquire) < group->number)
+        if (rank != group->rank && !comm_has_ended(comm, rank) &&
+            atomic_load_explicit(&group->board->seats[rank]->finished, memory_order_acquire) < group->number)
             return false;
     return true;
 }
@@ -308,7 +309,8 @@ plait_status plait_comm_destroy(plait_comm *handle)
     if (comm == NULL)
         return PLAIT_INVALID_USAGE;
     if (comm->channel == 0)
-        return failure(PLAIT_INVALID_USAGE, "%s: comm is the world's own; plait_world_destroy() ends it", __func__);
+        return failure(PLAIT_INVALID_USAGE, "%s: comm is the world's own; plait_world_destroy() ends it",
+                       __func__);
     if (engine_calls_back(&comm->world->engine))
         return failure(PLAIT_INVALID_USAGE, "%s: called from a callback, which must not wait", __func__);
     if (handle_end(HANDLE_COMM, handle) == NULL)
@@ -363,7 +365,8 @@ plait_status plait_comm_set_timeout(plait_comm *handle, int64_t timeout_ms)
         return not_found(handle);
     plait_status status = PLAIT_OK;
     if (timeout_ms == 0)
-        status = failure(PLAIT_INVALID_ARGUMENT, "%s: timeout_ms is 0; give milliseconds, or -1 for none", __func__);
+        status = failure(PLAIT_INVALID_ARGUMENT, "%s: timeout_ms is 0; give milliseconds, or -1 for none",
+                         __func__);
     else
         atomic_store(&comm->timeout_ms, timeout_ms);
     comm_let_go(comm);

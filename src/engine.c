@@ -11,7 +11,13 @@
 #include "work.h"
 #include "world.h"
 
-enum { PROGRESS_EVERY = 32, WATCH_EVERY = 128, RECHECK_NS = 1000000, DOZE_NS = 100000, DOZING_NS = 2000000 }; /* passes between looks at messages when no work waits for one */
+enum {
+    PROGRESS_EVERY = 32,  /* passes between looks at messages while no work waits for one */
+    WATCH_EVERY = 128,    /* passes between looks at the clock while things move */
+    DOZE_NS = 100000,     /* a nap of the background thread... */
+    DOZING_NS = 2000000,  /* ...which takes such naps for so long after it was wanted */
+    RECHECK_NS = 1000000, /* how long a work that was submitted in a gap may lie unseen */
+};
 
 /* ------------------------------------------------------------- the driver's */
 
@@ -87,7 +93,8 @@ static struct work *pop(struct comm *comm)
 static void show_finished(struct comm *comm, uint64_t number)
 {
     if (comm->group.board != NULL)
-        atomic_store_explicit(&comm->group.board->seats[comm->group.rank]->finished, number, memory_order_release);
+        atomic_store_explicit(&comm->group.board->seats[comm->group.rank]->finished, number,
+                              memory_order_release);
 }
 
 /* What became of the head's execution. */
@@ -213,8 +220,8 @@ static bool anything_moves(void *context)
 static bool is_in_the_way(const struct engine *engine)
 {
     const struct comm *comm = engine->busy;
-    return comm != NULL && comm->first != NULL && comm->first->begun && comm->group.board != NULL
-           && execution_blocks_peer(&comm->first->execution);
+    return comm != NULL && comm->first != NULL && comm->first->begun && comm->group.board != NULL &&
+           execution_blocks_peer(&comm->first->execution);
 }
 
 /* Are all ranks in the operation that is waited for? */
@@ -230,11 +237,11 @@ static void drive(struct engine *engine, const struct work *done, int64_t deadli
 {
     struct patience patience = { 0 };
     struct waiting waiting = { .temper = &engine->temper,
-                                     .crowded = engine->crowded,
-                                     .background = done == NULL,
-                                     .bell = engine->bell,
-                                     .look = anything_moves,
-                                     .context = engine };
+                               .crowded = engine->crowded,
+                               .background = done == NULL,
+                               .bell = engine->bell,
+                               .look = anything_moves,
+                               .context = engine };
     for (;;) {
         bool moved = engine_pass(engine);
         if (done != NULL ? work_status(done) != PLAIT_IN_PROGRESS
@@ -422,10 +429,10 @@ plait_status engine_wait(struct engine *engine, struct work *work, int64_t deadl
 static bool run_at_once(struct engine *engine, struct work *work)
 {
     struct comm *comm = work->comm;
-    if (work->kind != WORK_COLLECTIVE || engine->busy != NULL || engine->messages != NULL
-        || atomic_load_explicit(&comm->over, memory_order_relaxed) != 0
-        || atomic_load_explicit(&engine->alarm, memory_order_relaxed)
-        || execution_begin(&work->execution, &comm->group, &work->execution.call) != PLAIT_OK)
+    if (work->kind != WORK_COLLECTIVE || engine->busy != NULL || engine->messages != NULL ||
+        atomic_load_explicit(&comm->over, memory_order_relaxed) != 0 ||
+        atomic_load_explicit(&engine->alarm, memory_order_relaxed) ||
+        execution_begin(&work->execution, &comm->group, &work->execution.call) != PLAIT_OK)
         return false;
     work->begun = true;
     work->number = work->execution.number;
@@ -435,7 +442,8 @@ static bool run_at_once(struct engine *engine, struct work *work)
     return true;
 }
 
-/* One that has to wait counts among the communicator's users, so that another thread may destroy it meanwhile. */
+/* One that has to wait counts among the communicator's users, so that another thread may destroy it
+ * meanwhile. */
 plait_status engine_run(struct engine *engine, struct work *work)
 {
     _Atomic int *users = &work->comm->users;
@@ -455,7 +463,8 @@ plait_status engine_run(struct engine *engine, struct work *work)
         return work_status(work);
     }
     if (engine_calls_back(engine))
-        return failure(PLAIT_INVALID_USAGE, "a blocking call from a callback, which must not wait; start a work instead");
+        return failure(PLAIT_INVALID_USAGE,
+                       "a blocking call from a callback, which must not wait; start a work instead");
     atomic_fetch_add(users, 1);
     engine_submit(engine, work);
     if (engine->bell != NULL)

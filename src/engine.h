@@ -1,10 +1,10 @@
 /* The engine: who makes progress, and on what.
  *
- * At any time at most one thread *drives* a world: it advances all works under
- * way and moves messages. A thread that waits for a work drives until that
- * work is done. If another drives already, it sleeps until the work is done or the drive is free. A
- * background thread drives only while works are outstanding and nobody waits;
- * it is made at the first such work and sleeps otherwise, so an idle world uses no CPU. */
+ * At any time at most one thread *drives* a world: it advances all works under way and moves messages.
+ * A thread that waits for a work drives until that work is done. If another drives already, it sleeps
+ * until the work is done or the drive is free. A background thread drives only while works are
+ * outstanding and nobody waits; it is made at the first such work and sleeps otherwise, so an idle
+ * world uses no CPU. */
 #ifndef PLAIT_ENGINE_H
 #define PLAIT_ENGINE_H
 
@@ -24,13 +24,13 @@ struct engine {
     struct world *world;
     const struct transport *transport;
     struct endpoint *endpoint;
-    struct bell *bell; /* NULL if the transport has none */
-    bool crowded;      /* more ranks on this host than cores */
+    struct bell *bell;    /* NULL if the transport has none */
+    bool crowded;         /* more ranks on this host than cores */
     struct temper temper; /* the driver's: how waits have gone so far */
 
-    _Atomic int driving; /* 1 while a thread drives */
-    _Atomic int active;  /* works that are not done */
-    _Atomic int waiters; /* threads that sleep on `turn` */
+    _Atomic int driving;   /* 1 while a thread drives */
+    _Atomic int active;    /* works that are not done */
+    _Atomic int waiters;   /* threads that sleep on `turn` */
     _Atomic uint32_t turn; /* changes when the drive becomes free or a work is done */
     _Atomic bool alarm;    /* somebody asked for a communicator's end: look at once */
 
@@ -44,8 +44,8 @@ struct engine {
     _Atomic bool thread_idle;
 
     /* The driver's. */
-    struct comm *busy;      /* communicators with collectives under way */
-    struct work *messages;  /* sends and receives under way */
+    struct comm *busy;     /* communicators with collectives under way */
+    struct work *messages; /* sends and receives under way */
     int64_t next_watch_ns, next_life_ns;
     unsigned passes;
 };
@@ -57,8 +57,8 @@ void engine_stop(struct engine *engine);
 /* Becomes the driver, if nobody is. */
 static inline bool engine_enter(struct engine *engine)
 {
-    return atomic_load_explicit(&engine->driving, memory_order_relaxed) == 0
-           && atomic_exchange_explicit(&engine->driving, 1, memory_order_acquire) == 0;
+    return atomic_load_explicit(&engine->driving, memory_order_relaxed) == 0 &&
+           atomic_exchange_explicit(&engine->driving, 1, memory_order_acquire) == 0;
 }
 
 /* Ends the drive, and sees to it that what is left gets a driver. */

@@ -15,27 +15,30 @@ struct message {
     uint64_t context; /* CONTEXT_* bits */
 };
 
-static plait_status check(const struct comm *comm, const struct message *message, size_t count, plait_type type,
-                          const char *function)
+static plait_status check(const struct comm *comm, const struct message *message, size_t count,
+                          plait_type type, const char *function)
 {
     bool any = message->kind == WORK_RECV && message->peer == PLAIT_ANY_SOURCE;
     if (plait_type_size(type) == 0)
-        return failure(PLAIT_INVALID_ARGUMENT, "%s: type is %d; good ones are PLAIT_I8 .. PLAIT_F64", function,
-                       (int)type);
+        return failure(PLAIT_INVALID_ARGUMENT, "%s: type is %d; good ones are PLAIT_I8 .. PLAIT_F64",
+                       function, (int)type);
     if (!any && (message->peer < 0 || message->peer >= comm->group.ranks))
         return failure(PLAIT_INVALID_ARGUMENT, "%s: peer is %d; the communicator has ranks 0..%d%s", function,
                        message->peer, comm->group.ranks - 1,
                        message->kind == WORK_RECV ? ", or PLAIT_ANY_SOURCE" : "");
     if (message->peer == comm->group.rank)
-        return failure(PLAIT_INVALID_ARGUMENT, "%s: peer is %d, this rank itself; copy the data instead", function,
-                       message->peer);
+        return failure(PLAIT_INVALID_ARGUMENT, "%s: peer is %d, this rank itself; copy the data instead",
+                       function, message->peer);
     if (message->tag < 0)
-        return failure(PLAIT_INVALID_ARGUMENT, "%s: tag is %d; tags are 0 .. 2147483647", function, message->tag);
+        return failure(PLAIT_INVALID_ARGUMENT, "%s: tag is %d; tags are 0 .. 2147483647", function,
+                       message->tag);
     if (count > PTRDIFF_MAX / plait_type_size(type))
-        return failure(PLAIT_INVALID_ARGUMENT, "%s: count is %zu; %zu elements of %s are the most that can be addressed",
-                       function, count, PTRDIFF_MAX / plait_type_size(type), plait_type_name(type));
+        return failure(PLAIT_INVALID_ARGUMENT,
+                       "%s: count is %zu; %zu elements of %s are the most that can be addressed", function,
+                       count, PTRDIFF_MAX / plait_type_size(type), plait_type_name(type));
     if (message->data == NULL && count > 0)
-        return failure(PLAIT_INVALID_ARGUMENT, "%s: data is NULL and should hold %zu bytes", function, message->size);
+        return failure(PLAIT_INVALID_ARGUMENT, "%s: data is NULL and should hold %zu bytes", function,
+                       message->size);
     return PLAIT_OK;
 }
 
@@ -84,7 +87,8 @@ static plait_status run(struct comm *comm, const struct message *message, int *s
     return PLAIT_OK;
 }
 
-plait_status message_send(struct comm *comm, uint64_t context, const void *data, size_t size, int peer, int tag)
+plait_status message_send(struct comm *comm, uint64_t context, const void *data, size_t size, int peer,
+                          int tag)
 {
     struct message message = { .kind = WORK_SEND,
                                .data = (void *)(uintptr_t)data,
@@ -108,8 +112,8 @@ plait_status message_recv(struct comm *comm, uint64_t context, void *data, size_
     return run(comm, &message, NULL, NULL);
 }
 
-plait_status plait_send(plait_comm *handle, const void *data, size_t count, plait_type type, int peer, int tag,
-                        plait_work **work)
+plait_status plait_send(plait_comm *handle, const void *data, size_t count, plait_type type, int peer,
+                        int tag, plait_work **work)
 {
     struct comm *comm = comm_find(handle, __func__);
     if (comm == NULL)

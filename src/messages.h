@@ -9,7 +9,8 @@
 #define CONTEXT_GROUPS (CONTEXT_CALLERS | (uint64_t)1 << 62) /* agreement of new communicators */
 
 /* Sends or receives `size` bytes and waits. `peer` is a rank of comm. */
-plait_status message_send(struct comm *comm, uint64_t context, const void *data, size_t size, int peer, int tag);
+plait_status message_send(struct comm *comm, uint64_t context, const void *data, size_t size, int peer,
+                          int tag);
 plait_status message_recv(struct comm *comm, uint64_t context, void *data, size_t size, int peer, int tag);
 
 #endif

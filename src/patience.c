@@ -7,17 +7,16 @@
 #include "base/clock.h"
 #include "base/pause.h"
 
-/* Turns of spinning. Where every rank has a core a turn, with the executor's
- * looks in it, takes some 800 ns: 50 us in all, what a balanced peer is late by. Where ranks
- * share cores a turn takes 80 ns: about as long as it takes to change the rank
- * that runs on another core, twice; and there is no spinning while a rank is missing that needs
- * this core. A background thread naps almost at once unless all peers are
- * under way: its process computes, and who yields to a thread that computes gets the core
+/* Turns of spinning. Where every rank has a core a turn, with the executor's looks in it, takes some
+ * 800 ns: 50 us in all, what a balanced peer is late by. Where ranks share cores a turn takes 80 ns:
+ * about as long as it takes to change the rank that runs on another core, twice; and there is no
+ * spinning while a rank is missing that needs this core. A background thread naps almost at once unless
+ * all peers are under way: its process computes, and who yields to a thread that computes gets the core
  * back at the next tick, milliseconds later, while who sleeps is woken. */
 enum { SPIN_TURNS = 64, LEAST_SPIN_TURNS = 2, CROWDED_SPIN_TURNS = 60, BACKGROUND_SPIN_TURNS = 4 };
 
-/* A yield lets whoever shares the core run, at 0.3 us when nobody does. Napping
- * starts after a time in which a wake-up, 15 to 70 us in a virtual machine, is lost in the noise. */
+/* A yield lets whoever shares the core run, at 0.3 us when nobody does. Napping starts after a time in
+ * which a wake-up, 15 to 70 us in a virtual machine, is lost in the noise. */
 static const int64_t YIELD_NS = 1000000;
 
 /* After so many waits a whole spin is tried again. */

@@ -17,18 +17,18 @@ struct patience {
 /* How long it pays to spin here, learnt from how waits ended. A peer that runs
  * on the very core of this thread never comes while it spins. */
 struct temper {
-    unsigned spin;  /* turns; 0: not set yet */
+    unsigned spin; /* turns; 0: not set yet */
     unsigned waits;
 };
 
 /* A driver's way to wait. */
 struct waiting {
     struct temper *temper;
-    bool crowded;      /* more ranks on this host than cores */
-    bool in_the_way;   /* crowded: who is waited for needs this very core */
-    bool background;   /* no caller waits, so they compute, likely on this core */
-    bool soon;         /* all peers are in the operation: what is waited for is on its way */
-    struct bell *bell; /* NULL if there is none */
+    bool crowded;                /* more ranks on this host than cores */
+    bool in_the_way;             /* crowded: who is waited for needs this very core */
+    bool background;             /* no caller waits, so they compute, likely on this core */
+    bool soon;                   /* all peers are in the operation: what is waited for is on its way */
+    struct bell *bell;           /* NULL if there is none */
     bool (*look)(void *context); /* before a nap: is there something to do after all? */
     void *context;
 };

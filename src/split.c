@@ -60,20 +60,22 @@ static struct verdict judge(const struct offer *sum)
     return verdict;
 }
 
-static plait_status check_options(const plait_comm_options *options, plait_comm_options *known, const char *function)
+static plait_status check_options(const plait_comm_options *options, plait_comm_options *known,
+                                  const char *function)
 {
     memset(known, 0, sizeof *known);
     if (options == NULL)
         return PLAIT_OK;
     size_t size = options->struct_size == 0 ? sizeof *known : options->struct_size;
     if (size < sizeof(size_t) || size > 65536)
-        return failure(PLAIT_INVALID_ARGUMENT, "%s: options->struct_size is %zu; set it to sizeof(plait_comm_options)",
-                       function, size);
+        return failure(PLAIT_INVALID_ARGUMENT,
+                       "%s: options->struct_size is %zu; set it to sizeof(plait_comm_options)", function,
+                       size);
     for (size_t i = sizeof *known; i < size; i++)
         if (((const unsigned char *)options)[i] != 0)
             return failure(PLAIT_UNSUPPORTED,
-                           "%s: options has fields that this version of the library (%s) does not know", function,
-                           plait_version());
+                           "%s: options has fields that this version of the library (%s) does not know",
+                           function, plait_version());
     memcpy(known, options, size < sizeof *known ? size : sizeof *known);
     return PLAIT_OK;
 }
@@ -84,9 +86,10 @@ static plait_status make(struct comm *parent, const int *ranks, int count, const
 {
     struct world *world = parent->world;
     if (verdict->channel < 0)
-        return failure(PLAIT_OUT_OF_RESOURCES,
-                       "no channel is free on all %d members: a rank can be in %d communicators at a time; destroy some",
-                       count, BOARD_CHANNELS);
+        return failure(
+            PLAIT_OUT_OF_RESOURCES,
+            "no channel is free on all %d members: a rank can be in %d communicators at a time; destroy some",
+            count, BOARD_CHANNELS);
     int *world_ranks = malloc((size_t)count * sizeof *world_ranks);
     if (world_ranks == NULL)
         return failure(PLAIT_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", count);
@@ -113,10 +116,11 @@ static plait_status make(struct comm *parent, const int *ranks, int count, const
     pthread_mutex_unlock(&world->lock);
 
     struct comm *comm;
-    plait_status status = taken ? failure(PLAIT_INVALID_USAGE,
-                                          "two threads make communicators of one world at the same time; let one "
-                                          "thread make them")
-                                : comm_make(world, &plan, &comm);
+    plait_status status =
+        taken ? failure(PLAIT_INVALID_USAGE,
+                        "two threads make communicators of one world at the same time; let one "
+                        "thread make them")
+              : comm_make(world, &plan, &comm);
     free(world_ranks);
     if (status == PLAIT_OK) {
         *out = comm->handle;
@@ -191,8 +195,8 @@ plait_status plait_comm_split(plait_comm *handle, int colour, int key, const pla
     if (out == NULL)
         return failure(PLAIT_INVALID_ARGUMENT, "%s: comm is NULL", __func__);
     if (colour < 0 && colour != PLAIT_NO_COLOUR)
-        return failure(PLAIT_INVALID_ARGUMENT, "%s: colour is %d; colours are 0 .. 2147483647, or PLAIT_NO_COLOUR",
-                       __func__, colour);
+        return failure(PLAIT_INVALID_ARGUMENT,
+                       "%s: colour is %d; colours are 0 .. 2147483647, or PLAIT_NO_COLOUR", __func__, colour);
     plait_comm_options known;
     plait_status status = check_options(options, &known, __func__);
     return status == PLAIT_OK ? split(parent, colour, key, &known, out) : status;
@@ -210,18 +214,20 @@ static plait_status check_ranks(const struct comm *parent, const int *ranks, int
     *place = -1;
     for (int i = 0; i < count; i++) {
         if (ranks[i] < 0 || ranks[i] >= size)
-            return failure(PLAIT_INVALID_ARGUMENT, "%s: ranks[%d] is %d; the parent has ranks 0..%d", function, i,
-                           ranks[i], size - 1);
+            return failure(PLAIT_INVALID_ARGUMENT, "%s: ranks[%d] is %d; the parent has ranks 0..%d",
+                           function, i, ranks[i], size - 1);
         for (int j = 0; j < i; j++)
             if (ranks[j] == ranks[i])
-                return failure(PLAIT_INVALID_ARGUMENT, "%s: rank %d is listed twice, as ranks[%d] and ranks[%d]",
-                               function, ranks[i], j, i);
+                return failure(PLAIT_INVALID_ARGUMENT,
+                               "%s: rank %d is listed twice, as ranks[%d] and ranks[%d]", function, ranks[i],
+                               j, i);
         if (ranks[i] == parent->group.rank)
             *place = i;
     }
     if (*place < 0)
-        return failure(PLAIT_INVALID_ARGUMENT, "%s: the caller, rank %d, is not among the ranks; only members call it",
-                       function, parent->group.rank);
+        return failure(PLAIT_INVALID_ARGUMENT,
+                       "%s: the caller, rank %d, is not among the ranks; only members call it", function,
+                       parent->group.rank);
     return PLAIT_OK;
 }
 

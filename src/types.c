@@ -13,9 +13,10 @@ static const struct {
     size_t size;
     const char *name;
 } types[] = {
-    [PLAIT_I8] = { 1, "i8" },   [PLAIT_U8] = { 1, "u8" },   [PLAIT_I32] = { 4, "i32" },   [PLAIT_U32] = { 4, "u32" },
-    [PLAIT_I64] = { 8, "i64" }, [PLAIT_U64] = { 8, "u64" }, [PLAIT_F16] = { 2, "f16" },   [PLAIT_BF16] = { 2, "bf16" },
-    [PLAIT_F32] = { 4, "f32" }, [PLAIT_F64] = { 8, "f64" },
+    [PLAIT_I8] = { 1, "i8" },   [PLAIT_U8] = { 1, "u8" },     [PLAIT_I32] = { 4, "i32" },
+    [PLAIT_U32] = { 4, "u32" }, [PLAIT_I64] = { 8, "i64" },   [PLAIT_U64] = { 8, "u64" },
+    [PLAIT_F16] = { 2, "f16" }, [PLAIT_BF16] = { 2, "bf16" }, [PLAIT_F32] = { 4, "f32" },
+    [PLAIT_F64] = { 8, "f64" },
 };
 
 static const char *const ops[] = { [PLAIT_SUM] = "sum",

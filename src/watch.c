@@ -33,8 +33,9 @@ static void describe_work(const struct work *work, const char **operation, char 
         *operation = sends ? "send" : "receive";
         char peer[32];
         snprintf(peer, sizeof peer, transfer->peer < 0 ? "any rank" : "rank %d", transfer->peer);
-        snprintf(call, CALL_TEXT_BYTES, "%s of %s%zu bytes %s %s, tag %llu", *operation, sends ? "" : "up to ",
-                 transfer->size, sends ? "to" : "from", peer, (unsigned long long)transfer->key.operation);
+        snprintf(call, CALL_TEXT_BYTES, "%s of %s%zu bytes %s %s, tag %llu", *operation,
+                 sends ? "" : "up to ", transfer->size, sends ? "to" : "from", peer,
+                 (unsigned long long)transfer->key.operation);
     }
 }
 
@@ -76,7 +77,6 @@ static void show_end(struct comm *comm, const plait_fault *fault)
     seat->end_status = fault->status;
     seat->end_kind = (int32_t)fault->kind;
     seat->end_culprit = fault->culprit;
-    seat->end_number = fault->operation_number;
     snprintf(seat->end_reason, sizeof seat->end_reason, "%.239s", fault->evidence);
     atomic_store_explicit(&seat->ended, (uint32_t)comm->first_number, memory_order_release);
     for (int rank = 0; rank < comm->group.ranks; rank++)
@@ -89,8 +89,8 @@ static void show_end(struct comm *comm, const plait_fault *fault)
 bool comm_has_ended(const struct comm *comm, int rank)
 {
     const struct seat *seat = seat_of(comm, rank);
-    return seat != NULL
-           && atomic_load_explicit(&seat->ended, memory_order_acquire) == (uint32_t)comm->first_number;
+    return seat != NULL &&
+           atomic_load_explicit(&seat->ended, memory_order_acquire) == (uint32_t)comm->first_number;
 }
 
 /* In good order, by destroying it? */
@@ -220,11 +220,12 @@ bool message_settle(struct work *work)
         return false;
     }
     if (status == PLAIT_TRUNCATED) {
-        failure(PLAIT_TRUNCATED,
-                "rank %d sent %zu bytes with tag %llu and the receive has room for %zu; the message is dropped, "
-                "the buffer untouched",
-                work->transfer.source, work->transfer.moved, (unsigned long long)work->transfer.key.operation,
-                work->transfer.size);
+        failure(
+            PLAIT_TRUNCATED,
+            "rank %d sent %zu bytes with tag %llu and the receive has room for %zu; the message is dropped, "
+            "the buffer untouched",
+            work->transfer.source, work->transfer.moved, (unsigned long long)work->transfer.key.operation,
+            work->transfer.size);
         work_fail_by_sentence(work, status);
         return false;
     }
@@ -273,8 +274,8 @@ static void end_as_peer_did(struct comm *comm, int rank)
     else
         snprintf(evidence, sizeof evidence, "%s (seen by rank %d)", reason, comm->world_ranks[rank]);
     struct fault_record record;
-    write_record(&record, comm, current_work(comm), (plait_fault_kind)seat->end_kind, status, seat->end_culprit,
-                 evidence);
+    write_record(&record, comm, current_work(comm), (plait_fault_kind)seat->end_kind, status,
+                 seat->end_culprit, evidence);
     comm_end(comm, &record);
 }
 
@@ -283,8 +284,8 @@ static void end_as_peer_did(struct comm *comm, int rank)
 static bool end_matters(const struct comm *comm, int rank)
 {
     const struct work *head = comm->first;
-    return rank != comm->group.rank && comm_has_ended(comm, rank) && head != NULL && head->begun
-           && !has_finished(comm, rank, head->number);
+    return rank != comm->group.rank && comm_has_ended(comm, rank) && head != NULL && head->begun &&
+           !has_finished(comm, rank, head->number);
 }
 
 static bool watch_ends(struct comm *comm)
@@ -318,8 +319,8 @@ static void end_by_loss(struct comm *comm, const struct work *work, int rank, en
         return;
     }
     struct fault_record record;
-    write_record(&record, comm, work, life == LIFE_DEAD ? PLAIT_FAULT_DIED : PLAIT_FAULT_LEFT, PLAIT_PEER_LOST,
-                 comm->world_ranks[rank],
+    write_record(&record, comm, work, life == LIFE_DEAD ? PLAIT_FAULT_DIED : PLAIT_FAULT_LEFT,
+                 PLAIT_PEER_LOST, comm->world_ranks[rank],
                  life == LIFE_DEAD ? "its process is gone" : "it destroyed its world while others needed it");
     comm_end(comm, &record);
 }
@@ -406,7 +407,9 @@ static void end_by_deadline(struct comm *comm, const struct work *work, int64_t 
     int rank = -1;
     if (work->kind == WORK_COLLECTIVE && work->begun)
         rank = execution_awaited(&work->execution, &entered);
-    int culprit = rank >= 0 ? comm->world_ranks[rank] : work->kind == WORK_COLLECTIVE ? -1 : work->transfer.peer;
+    int culprit = rank >= 0                       ? comm->world_ranks[rank]
+                  : work->kind == WORK_COLLECTIVE ? -1
+                                                  : work->transfer.peer;
     char evidence[160];
     snprintf(evidence, sizeof evidence, "timed out after %.3f s%s%s", (double)timeout_ms / 1e3,
              culprit < 0 ? "" : "; its process is alive",

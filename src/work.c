@@ -94,7 +94,8 @@ plait_status work_tell(const struct work *work)
 {
     plait_status status = work_status(work);
     if (status < 0)
-        failure(status, "%s", work->fault != NULL ? work->fault->sentence : "no memory to tell what went wrong");
+        failure(status, "%s",
+                work->fault != NULL ? work->fault->sentence : "no memory to tell what went wrong");
     return status;
 }
 
@@ -109,7 +110,8 @@ static struct work *hold(const plait_work *handle, const char *function)
         handle_let_go(handle);
     } else {
         failure(handle == NULL ? PLAIT_INVALID_ARGUMENT : PLAIT_INVALID_USAGE, "%s: %s", function,
-                handle == NULL ? "work is NULL" : "work is not a living work; it was released, or is no work");
+                handle == NULL ? "work is NULL"
+                               : "work is not a living work; it was released, or is no work");
     }
     return work;
 }
@@ -248,5 +250,6 @@ void plait_work_release(plait_work *handle)
     if (work != NULL)
         work_release(work);
     else
-        failure(PLAIT_INVALID_USAGE, "%s: work is not a living work; it was released, or is no work", __func__);
+        failure(PLAIT_INVALID_USAGE, "%s: work is not a living work; it was released, or is no work",
+                __func__);
 }

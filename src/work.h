@@ -19,7 +19,7 @@ struct work {
     _Atomic int references; /* the caller's handle and the engine; a blocking call's work has none */
     struct comm *comm;
     plait_comm *comm_handle; /* by which a waiter finds out whether `comm` still lives */
-    struct work *next;      /* in the engine's or the communicator's list */
+    struct work *next;       /* in the engine's or the communicator's list */
     bool begun;
     bool counted; /* in the engine's and the communicator's counts */
     bool heap;
@@ -35,7 +35,7 @@ struct work {
     pthread_mutex_t lock; /* guards the callback against its completion; heap works only */
     plait_work_callback callback;
     void *callback_context;
-    bool called; /* done, and the callback was looked at */
+    bool called;                /* done, and the callback was looked at */
     struct fault_record *fault; /* NULL unless it failed */
 };
 

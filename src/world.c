@@ -86,9 +86,10 @@ static plait_status choose_transport(struct world *world)
     bool alone = world->size == 1, threads = settings->threads != NULL;
     if (strcmp(settings->transport, "inproc") == 0) {
         if (!threads && !alone)
-            return failure(PLAIT_INVALID_SETTING,
-                           "transport inproc joins threads of one process, and options.threads is not set; use shm or "
-                           "auto for ranks that are processes");
+            return failure(
+                PLAIT_INVALID_SETTING,
+                "transport inproc joins threads of one process, and options.threads is not set; use shm or "
+                "auto for ranks that are processes");
         world->transport = &transport_inproc;
     } else if (strcmp(settings->transport, "shm") == 0) {
         world->transport = &transport_shm;
@@ -151,21 +152,24 @@ static plait_status read_cards(struct world *world, const struct card *cards, si
         member->local = strcmp(body.host_id, world->machine.host_id) == 0;
         memcpy(member->host, body.host_name, sizeof member->host);
         if (!member->local)
-            return failure(PLAIT_UNSUPPORTED,
-                           "rank %d runs on host %s and rank %d on host %s (or in other containers); ranks of "
-                           "several hosts need the libfabric transport, which this version does not have yet",
-                           world->rank, world->machine.host_name, rank, member->host);
+            return failure(
+                PLAIT_UNSUPPORTED,
+                "rank %d runs on host %s and rank %d on host %s (or in other containers); ranks of "
+                "several hosts need the libfabric transport, which this version does not have yet",
+                world->rank, world->machine.host_name, rank, member->host);
         if (strcmp(body.transport, world->transport->name) != 0)
             return failure(PLAIT_INVALID_SETTING,
                            "rank %d uses transport %s and rank %d %s; set PLAIT_TRANSPORT alike on all ranks",
                            world->rank, world->transport->name, rank, body.transport);
         if (body.staging_size != own_staging)
-            return failure(PLAIT_INVALID_SETTING,
-                           "rank %d stages through %zu bytes and rank %d through %llu; set PLAIT_STAGING_SIZE alike "
-                           "on all ranks",
-                           world->rank, own_staging, rank, (unsigned long long)body.staging_size);
+            return failure(
+                PLAIT_INVALID_SETTING,
+                "rank %d stages through %zu bytes and rank %d through %llu; set PLAIT_STAGING_SIZE alike "
+                "on all ranks",
+                world->rank, own_staging, rank, (unsigned long long)body.staging_size);
         if (strcmp(body.plan, world->settings.plan) != 0)
-            return failure(PLAIT_INVALID_SETTING, "rank %d asks for plan %s and rank %d for %s; set PLAIT_PLAN alike on all ranks",
+            return failure(PLAIT_INVALID_SETTING,
+                           "rank %d asks for plan %s and rank %d for %s; set PLAIT_PLAN alike on all ranks",
                            world->rank, world->settings.plan, rank, body.plan);
         if (rank < world->rank)
             world->local_rank++;
@@ -224,9 +228,10 @@ static plait_status meet(struct world *world, int64_t deadline)
     if (cards == NULL)
         return failure(PLAIT_OUT_OF_MEMORY, "no memory for %d ranks", world->size);
 
-    struct endpoint_setup setup = {
-        .rank = world->rank, .size = world->size, .staging_size = STAGING_LANES * staging, .threads = world->settings.threads
-    };
+    struct endpoint_setup setup = { .rank = world->rank,
+                                    .size = world->size,
+                                    .staging_size = STAGING_LANES * staging,
+                                    .threads = world->settings.threads };
     plait_status status = world->transport->open(&setup, &world->endpoint, blob);
     if (status != PLAIT_OK)
         goto cleanup;
@@ -315,7 +320,8 @@ static plait_status start(struct world *world, const plait_world_options *option
     if (status != PLAIT_OK)
         return status;
     if (!reduce_use(world->settings.kernels))
-        return failure(PLAIT_INVALID_SETTING, "PLAIT_KERNELS is '%s', which this machine or build does not have",
+        return failure(PLAIT_INVALID_SETTING,
+                       "PLAIT_KERNELS is '%s', which this machine or build does not have",
                        world->settings.kernels);
     world->rank = world->settings.rank;
     world->size = world->settings.size;
@@ -411,10 +417,12 @@ struct world *world_find(const plait_world *handle, const char *function)
     struct world *world = handle_find(HANDLE_WORLD, handle);
     if (world == NULL) {
         failure(handle == NULL ? PLAIT_INVALID_ARGUMENT : PLAIT_INVALID_USAGE, "%s: %s", function,
-                handle == NULL ? "world is NULL" : "world is not a living world; it was destroyed, or is none");
+                handle == NULL ? "world is NULL"
+                               : "world is not a living world; it was destroyed, or is none");
     } else if (world->fork_count != fork_count()) {
         failure(PLAIT_INVALID_USAGE,
-                "%s: this process was forked from rank %d and has no part in its world; create a world of its own",
+                "%s: this process was forked from rank %d and has no part in its world; create a world of "
+                "its own",
                 function, world->rank);
         world = NULL;
     }
@@ -500,8 +508,8 @@ plait_status plait_world_get_facts(const plait_world *handle, plait_world_facts 
     size_t size = facts->struct_size;
     if (size < 2 * sizeof(size_t) || size > 65536)
         return failure(PLAIT_INVALID_ARGUMENT,
-                       "%s: facts->struct_size is %zu; set it to sizeof(plait_world_facts), %zu", __func__, size,
-                       sizeof *facts);
+                       "%s: facts->struct_size is %zu; set it to sizeof(plait_world_facts), %zu", __func__,
+                       size, sizeof *facts);
     struct world *world = world_hold(handle, __func__);
     if (world == NULL)
         return handle == NULL ? PLAIT_INVALID_ARGUMENT : PLAIT_INVALID_USAGE;

@@ -37,7 +37,7 @@ struct world {
     struct comm *comms;   /* all living ones */
     struct comm *retired; /* destroyed ones whose peers may still read what they left */
     unsigned char channels_used[BOARD_CHANNELS / 8], lanes_used;
-    uint64_t highest_number; /* of any operation of any communicator that has ended */
+    uint64_t highest_number;   /* of any operation of any communicator that has ended */
     struct fault_record fault; /* the first */
 };
 
@@ -47,9 +47,9 @@ struct comm {
     struct comm *next; /* of the world */
     struct group group;
     int *world_ranks;
-    int channel, lane; /* lane -1: the seat's own staging */
+    int channel, lane;     /* lane -1: the seat's own staging */
     uint64_t first_number; /* of its operations; with the channel, it tells communicators apart */
-    int made;          /* communicators split off so far, for names */
+    int made;              /* communicators split off so far, for names */
     char name[64];
     _Atomic int64_t timeout_ms;
     _Atomic int outstanding; /* works that were handed to the engine and are not done */

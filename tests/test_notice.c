@@ -30,7 +30,7 @@ static struct stage *make_stage(int ranks)
     struct stage *stage = aligned_alloc(128, (sizeof *stage + 127) / 128 * 128);
     memset(stage, 0, sizeof *stage);
     stage->ranks = ranks;
-    stage->board = (struct board){ .ranks = ranks, .seats = stage->seat_places, .bells = stage->bell_places };
+    stage->board = (struct board){ .seats = stage->seat_places, .bells = stage->bell_places };
     for (int rank = 0; rank < ranks; rank++) {
         stage->seat_places[rank] = &stage->seats[rank];
         stage->bell_places[rank] = &stage->bells[rank];

@@ -57,8 +57,8 @@ void *handle_new(enum handle_kind kind, void *object)
         return NULL;
 
     struct slot *slot = slot_at(number);
-    uintptr_t tag = 1 | (uintptr_t)kind << KIND_SHIFT | (uintptr_t)number << SLOT_SHIFT
-                    | slot->generation++ << GENERATION_SHIFT;
+    uintptr_t tag = 1 | (uintptr_t)kind << KIND_SHIFT | (uintptr_t)number << SLOT_SHIFT |
+                    slot->generation++ << GENERATION_SHIFT;
     atomic_store_explicit(&slot->object, object, memory_order_relaxed);
     atomic_store_explicit(&slot->tag, tag, memory_order_release);
     return (void *)tag;

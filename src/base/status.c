@@ -35,16 +35,13 @@ plait_status status_of_errno(int error)
 {
     switch (error) {
     case ENOMEM:
-    case ENOSPC:
-        return PLAIT_OUT_OF_MEMORY;
+    case ENOSPC: return PLAIT_OUT_OF_MEMORY;
     case EMFILE:
     case ENFILE:
     case EAGAIN:
     case ENOBUFS:
-    case EADDRNOTAVAIL:
-        return PLAIT_OUT_OF_RESOURCES;
-    default:
-        return PLAIT_SYSTEM_ERROR;
+    case EADDRNOTAVAIL: return PLAIT_OUT_OF_RESOURCES;
+    default: return PLAIT_SYSTEM_ERROR;
     }
 }
 
@@ -85,27 +82,21 @@ plait_remedy plait_status_remedy(plait_status status)
 {
     switch (status) {
     case PLAIT_OK:
-    case PLAIT_IN_PROGRESS:
-        return PLAIT_REMEDY_NONE;
+    case PLAIT_IN_PROGRESS: return PLAIT_REMEDY_NONE;
     case PLAIT_INVALID_ARGUMENT:
     case PLAIT_INVALID_USAGE:
     case PLAIT_INVALID_SETTING:
-    case PLAIT_UNSUPPORTED:
-        return PLAIT_REMEDY_MEND_CALL;
+    case PLAIT_UNSUPPORTED: return PLAIT_REMEDY_MEND_CALL;
     case PLAIT_OUT_OF_MEMORY:
     case PLAIT_OUT_OF_RESOURCES:
-    case PLAIT_SYSTEM_ERROR:
-        return PLAIT_REMEDY_RETRY;
+    case PLAIT_SYSTEM_ERROR: return PLAIT_REMEDY_RETRY;
     case PLAIT_MISMATCH:
-    case PLAIT_TRUNCATED:
-        return PLAIT_REMEDY_GO_ON;
+    case PLAIT_TRUNCATED: return PLAIT_REMEDY_GO_ON;
     case PLAIT_TIMED_OUT:
     case PLAIT_PEER_LOST:
     case PLAIT_ABORTED:
-    case PLAIT_START_FAILED:
-        return PLAIT_REMEDY_REBUILD;
-    case PLAIT_INTERNAL:
-        break;
+    case PLAIT_START_FAILED: return PLAIT_REMEDY_REBUILD;
+    case PLAIT_INTERNAL: break;
     }
     return PLAIT_REMEDY_REPORT;
 }

@@ -15,7 +15,8 @@ plait_status failure(plait_status status, const char *format, ...) __attribute__
 plait_status failure_errno(plait_status status, int error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The status that fits errno `error`: ENOMEM is out of memory, EMFILE out of resources, the rest a system error. */
+/* The status that fits errno `error`: ENOMEM is out of memory, EMFILE out of resources, the rest a
+ * system error. */
 plait_status status_of_errno(int error);
 
 /* The calling thread's sentence; "" if it has none. */

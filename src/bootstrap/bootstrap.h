@@ -34,8 +34,8 @@ struct bootstrap_options {
 };
 
 struct bootstrap_result {
-    uint64_t generation;                       /* the same on all ranks, new for each world */
-    unsigned char job_key[JOB_KEY_BYTES];      /* of this world; all ranks have it */
+    uint64_t generation;                  /* the same on all ranks, new for each world */
+    unsigned char job_key[JOB_KEY_BYTES]; /* of this world; all ranks have it */
 };
 
 /* Gives this rank's card to all and takes everyone's: cards[size], in rank

@@ -1,9 +1,9 @@
 /* Rank 0: takes the others in, and tells all of them how it ended.
  *
- * One loop over poll(). A guest is a connection. It has to say a HELLO, prove the
- * job key and hand over its card within HANDSHAKE_MS, or it is turned away with one log line; so is
- * whoever speaks something else. Guests that have proved nothing are few: when there are
- * UNPROVEN_MAX, or no descriptors are left, the oldest makes room for the next. */
+ * One loop over poll(). A guest is a connection. It has to say a HELLO, prove the job key and hand over
+ * its card within HANDSHAKE_MS, or it is turned away with one log line; so is whoever speaks something
+ * else. Guests that have proved nothing are few: when there are UNPROVEN_MAX, or no descriptors are
+ * left, the oldest makes room for the next. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-/* Chains, through messages: root to next to next, or the other way for a reduce, chunk
- * after chunk, so that every link is busy. Each rank moves m bytes once each way, whatever p is, after p - 1
- * messages to fill the chain; for large sizes and few ranks.
+/* Chains, through messages: root to next to next, or the other way for a reduce, chunk after chunk, so
+ * that every link is busy. Each rank moves m bytes once each way, whatever p is, after p - 1 messages
+ * to fill the chain; for large sizes and few ranks.
  *
  * After Pješivac-Grbović et al., "Performance analysis of MPI collective operations" (2007). */
 #include "collectives/cost.h"

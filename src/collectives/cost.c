@@ -1,11 +1,10 @@
 #include "collectives/cost.h"
 
-/* Nanoseconds per byte, measured on a Zen 4 host with two vCPUs whose place
- * changes: near is one L3 (a cache line takes 50 to 60 ns one way), far two L3s
- * (250 ns). Put: ordinary stores at 45 GB/s near, non-temporal ones at 20 GB/s far.
- * Fetch: lines that the other core has just written, 43 and 18 GB/s. Fold: what a
- * further source costs once it is in cache; set so that one-shot beats two-phase up to 32 KiB with two
- * ranks, as it does there both near and far. */
+/* Nanoseconds per byte, measured on a Zen 4 host with two vCPUs whose place changes: near is one L3 (a
+ * cache line takes 50 to 60 ns one way), far two L3s (250 ns). Put: ordinary stores at 45 GB/s near,
+ * non-temporal ones at 20 GB/s far. Fetch: lines that the other core has just written, 43 and 18 GB/s.
+ * Fold: what a further source costs once it is in cache; set so that one-shot beats two-phase up to 32
+ * KiB with two ranks, as it does there both near and far. */
 static const struct rates {
     double put, fetch, fold;
 } near_rates = { 1.0 / 45, 1.0 / 43, 0.0032 }, far_rates = { 1.0 / 20, 1.0 / 18, 0.0092 };

@@ -2,9 +2,9 @@
  * takes what it needs out of theirs. Nothing passes through a third rank and nothing
  * is copied twice, so inside a host these win at every size.
  *
- * `m` below is a block's bytes and p the ranks. Compare Graham and Shipman, "MPI
- * support for multi-core architectures" (2008), and Jain et al., "Framework for scalable intra-node
- * collective operations using shared memory" (SC 2018). */
+ * `m` below is a block's bytes and p the ranks. Compare Graham and Shipman, "MPI support for multi-core
+ * architectures" (2008), and Jain et al., "Framework for scalable intra-node collective operations
+ * using shared memory" (SC 2018). */
 #include "collectives/cost.h"
 #include "collectives/planners.h"
 #include "collectives/script.h"

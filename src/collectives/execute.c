@@ -96,7 +96,8 @@ static plait_status make_room(struct execution *x)
     struct group *group = x->group;
     size_t stages = (size_t)plan->stages;
     x->work_slots = x->chunks < stages ? x->chunks : stages;
-    size_t work = x->work_slots * (size_t)plan->work_blocks * round_up(x->chunk_count * x->work_element_size, LINE_BYTES);
+    size_t work = x->work_slots * (size_t)plan->work_blocks *
+                  round_up(x->chunk_count * x->work_element_size, LINE_BYTES);
     if (work > group->work_size) {
         free(group->work);
         group->work_size = 0;
@@ -106,7 +107,8 @@ static plait_status make_room(struct execution *x)
         group->work_size = work;
     }
     if (x->program->messages > group->transfer_room) {
-        struct transfer *transfers = realloc(group->transfers, (size_t)x->program->messages * sizeof *transfers);
+        struct transfer *transfers =
+            realloc(group->transfers, (size_t)x->program->messages * sizeof *transfers);
         if (transfers == NULL)
             return failure(PLAIT_OUT_OF_MEMORY, "no memory for %d messages", x->program->messages);
         group->transfers = transfers;
@@ -289,9 +291,10 @@ bool execution_blocks_peer(const struct execution *x)
     int32_t core = sched_getcpu();
     int last = x->met ? x->waiting + 1 : group->ranks;
     for (int rank = x->met ? x->waiting : x->seen; rank < last && rank < group->ranks; rank++) {
-        bool missing = x->met || atomic_load_explicit(&notice_of(x, rank)->number, memory_order_relaxed) != x->number;
-        if (missing && rank != group->rank
-            && atomic_load_explicit(&group->board->seats[rank]->core, memory_order_relaxed) == core)
+        bool missing =
+            x->met || atomic_load_explicit(&notice_of(x, rank)->number, memory_order_relaxed) != x->number;
+        if (missing && rank != group->rank &&
+            atomic_load_explicit(&group->board->seats[rank]->core, memory_order_relaxed) == core)
             return true;
     }
     return false;

@@ -25,19 +25,19 @@ struct execution {
     uint64_t differs; /* not 0: some rank's print is different */
 
     const struct program *program; /* NULL: everything rides in the notices */
-    size_t contribution;  /* bytes that ride in a rank's notice, if it gives any */
+    size_t contribution;           /* bytes that ride in a rank's notice, if it gives any */
     size_t element_size, work_element_size;
     size_t chunk_count, chunks; /* elements of a block in a chunk; number of chunks */
     size_t stride, slot_size;   /* bytes of a block in a staging slot; of a slot */
     size_t slot_first;          /* place of chunk 0's slot in the ring */
     size_t lap_slots, first_lap_slots;
-    bool slots_free;  /* nobody reads what the previous operation left where this one writes */
+    bool slots_free; /* nobody reads what the previous operation left where this one writes */
     size_t work_slots;
     bool stream_output;
 
     size_t tick;
     int stage, index, waiting;
-    int open; /* transfers of this tick */
+    int open;  /* transfers of this tick */
     int round; /* of the recheck, and what it knows */
     bool asked;
     int64_t asked_ns, best_ns;

@@ -17,9 +17,9 @@ enum { SIZE_CLASSES = 64 }; /* a class for each power of two of a block's bytes 
 /* The staging of a group: one ring, at the same place on every rank. The place
  * moves on by the same amount on all ranks, since all run the same operations. */
 struct staging {
-    unsigned char **base; /* each rank's, NULL without windows */
-    size_t size;          /* bytes */
-    size_t position;      /* where the next operation's first slot may begin */
+    unsigned char **base;         /* each rank's, NULL without windows */
+    size_t size;                  /* bytes */
+    size_t position;              /* where the next operation's first slot may begin */
     size_t last_first, last_size; /* the ring's bytes that the previous operation used... */
     uint64_t last_number;         /* ...and its number */
 };
@@ -29,27 +29,27 @@ struct group {
     const int *world_ranks;
     const struct transport *transport;
     struct endpoint *endpoint;
-    uint64_t context; /* of its messages */
-    uint64_t number;  /* of the latest operation started; only grows, over all users of the channel */
-    uint64_t uncounted; /* what of it people don't count: other users', and the start's own */
+    uint64_t context;    /* of its messages */
+    uint64_t number;     /* of the latest operation started; only grows, over all users of the channel */
+    uint64_t uncounted;  /* what of it people don't count: other users', and the start's own */
     struct board *board; /* NULL where a peer's memory can't be read */
     struct staging staging;
-    enum stores stores; /* as set */
-    bool wide_stores;   /* the processor stores 16 aligned bytes at once */
-    bool far;           /* the cores of ranks 0 and 1 share no cache, as far as is known now */
-    bool streamed;      /* staging is written past the caches now */
+    enum stores stores;       /* as set */
+    bool wide_stores;         /* the processor stores 16 aligned bytes at once */
+    bool far;                 /* the cores of ranks 0 and 1 share no cache, as far as is known now */
+    bool streamed;            /* staging is written past the caches now */
     size_t bytes_since_check; /* of the line's cost */
     struct cost_facts facts;
     const char *forced_plan;
-    bool prove; /* each plan before it runs */
-    bool crowded; /* more ranks than cores: a peer may need the very core that waits for it */
-    uint64_t prints[2]; /* in this rank's notices; read here, since their lines are the peers' by then */
-    int looks;    /* at a peer's word in a row before the executor gives up for now */
+    bool prove;          /* each plan before it runs */
+    bool crowded;        /* more ranks than cores: a peer may need the very core that waits for it */
+    uint64_t prints[2];  /* in this rank's notices; read here, since their lines are the peers' by then */
+    int looks;           /* at a peer's word in a row before the executor gives up for now */
     size_t stream_above; /* outputs of more bytes are written past the caches */
     _Atomic(const char *) last_plan;
 
     struct program *programs[COLLECTIVES][SIZE_CLASSES];
-    const void **sources; /* one a rank, for the reduction under way */
+    const void **sources;    /* one a rank, for the reduction under way */
     unsigned char *gathered; /* NOTICE_BYTES a rank: contributions that came in several lines */
     struct transfer *transfers;
     int transfer_room;

@@ -21,7 +21,8 @@ static bool windows_fit(const struct group *group, const struct plan *plan)
 
 static struct plan choose(const struct group *group, const struct call *call, size_t size)
 {
-    struct plan plan = plan_choose(call->kind, group->ranks, call->root, size, &group->facts, group->forced_plan);
+    struct plan plan =
+        plan_choose(call->kind, group->ranks, call->root, size, &group->facts, group->forced_plan);
     if (plan.window_blocks == 0 || windows_fit(group, &plan))
         return plan;
     struct cost_facts facts = group->facts;
@@ -107,14 +108,14 @@ void group_note_line(struct group *group, double line_ns)
 void group_clear(struct group *group)
 {
     for (int kind = 0; kind < COLLECTIVES; kind++) {
-        for (int class = 0; class < SIZE_CLASSES; class++) {
-            struct program *program = group->programs[kind][class];
+        for (int size = 0; size < SIZE_CLASSES; size++) {
+            struct program *program = group->programs[kind][size];
             while (program != NULL) {
                 struct program *next = program->next;
                 free(program);
                 program = next;
             }
-            group->programs[kind][class] = NULL;
+            group->programs[kind][size] = NULL;
         }
     }
     free(group->transfers);

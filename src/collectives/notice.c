@@ -15,14 +15,11 @@
 static size_t contributed_blocks(enum collective kind, int ranks)
 {
     switch (kind) {
-    case COLLECTIVE_BARRIER:
-        return 0;
+    case COLLECTIVE_BARRIER: return 0;
     case COLLECTIVE_REDUCE_SCATTER:
     case COLLECTIVE_SCATTER:
-    case COLLECTIVE_ALLTOALL:
-        return (size_t)ranks;
-    default:
-        return 1;
+    case COLLECTIVE_ALLTOALL: return (size_t)ranks;
+    default: return 1;
     }
 }
 
@@ -41,8 +38,9 @@ bool notice_carries(const struct group *group, const struct call *call, size_t *
 /* Lines that a contribution needs beside the notice's own. */
 static size_t line_count(size_t size)
 {
-    return size <= NOTICE_INLINE_BYTES ? 0
-                                       : (size - NOTICE_INLINE_BYTES + NOTICE_LINE_BYTES - 1) / NOTICE_LINE_BYTES;
+    return size <= NOTICE_INLINE_BYTES
+               ? 0
+               : (size - NOTICE_INLINE_BYTES + NOTICE_LINE_BYTES - 1) / NOTICE_LINE_BYTES;
 }
 
 /* All of the contribution but its first word. */
@@ -56,7 +54,8 @@ static void put_rest(const struct execution *x, struct notice *notice)
     }
     memcpy(notice->data + 8, from + 8, NOTICE_INLINE_BYTES - 8);
     size_t done = NOTICE_INLINE_BYTES;
-    for (struct notice_line *line = notice_lines_of(x, x->group->rank); done < size; line++, done += NOTICE_LINE_BYTES) {
+    for (struct notice_line *line = notice_lines_of(x, x->group->rank); done < size;
+         line++, done += NOTICE_LINE_BYTES) {
         if (size - done >= NOTICE_LINE_BYTES) /* a length that the compiler knows: no call */
             memcpy(line->data, from + done, NOTICE_LINE_BYTES);
         else
@@ -96,7 +95,8 @@ static void put_up(const struct execution *x, struct notice *notice, uint64_t wo
 static bool takes_lines_of(const struct execution *x, int rank)
 {
     enum collective kind = x->call.kind;
-    if (x->contribution <= NOTICE_INLINE_BYTES || collective_input_blocks(kind, x->group->ranks, x->call.root, rank) == 0)
+    if (x->contribution <= NOTICE_INLINE_BYTES ||
+        collective_input_blocks(kind, x->group->ranks, x->call.root, rank) == 0)
         return false;
     return collective_output_blocks(kind, x->group->ranks, x->call.root, x->group->rank) > 0;
 }
@@ -192,10 +192,11 @@ static void end_by_mismatch(struct execution *x)
 
     x->waiting = odd; /* the culprit */
     x->phase = PHASE_DONE;
-    x->status = failure(PLAIT_MISMATCH,
-                        "operation %llu differs between ranks: rank %d calls %s, rank %d calls %s; it fails on "
-                        "all ranks and no output was touched",
-                        (unsigned long long)(x->number - x->group->uncounted), odd, odd_text, usual, usual_text);
+    x->status =
+        failure(PLAIT_MISMATCH,
+                "operation %llu differs between ranks: rank %d calls %s, rank %d calls %s; it fails on "
+                "all ranks and no output was touched",
+                (unsigned long long)(x->number - x->group->uncounted), odd, odd_text, usual, usual_text);
 }
 
 /* A few looks in a row save the way out of the executor and back while a
@@ -211,10 +212,9 @@ static bool see_notice(const struct execution *x, const struct notice *notice)
     return false;
 }
 
-/* Are the notice and its further lines up? Between near cores they are asked for
- * together, so that their ways overlap; a far writer would be held up by that at every line,
- * so there the lines are asked for when the notice is up. They don't matter, and may never come, when the rank makes
- * another call. */
+/* Are the notice and its further lines up? Between near cores they are asked for together, so that
+ * their ways overlap; a far writer would be held up by that at every line, so there the lines are asked
+ * for when the notice is up. They don't matter, and may never come, when the rank makes another call. */
 static bool lines_are_up(const struct execution *x, const struct notice *notice,
                          const struct notice_line *further, size_t lines)
 {
@@ -321,22 +321,14 @@ void notice_finish(struct execution *x)
         return;
 
     switch (x->call.kind) {
-    case COLLECTIVE_ALLREDUCE:
-        fold(x, 0);
-        break;
+    case COLLECTIVE_ALLREDUCE: fold(x, 0); break;
     case COLLECTIVE_REDUCE:
         if (root)
             fold(x, 0);
         break;
-    case COLLECTIVE_REDUCE_SCATTER:
-        fold(x, mine);
-        break;
-    case COLLECTIVE_BROADCAST:
-        take(x, output, x->call.root, 0, size);
-        break;
-    case COLLECTIVE_SCATTER:
-        take(x, output, x->call.root, mine, size);
-        break;
+    case COLLECTIVE_REDUCE_SCATTER: fold(x, mine); break;
+    case COLLECTIVE_BROADCAST: take(x, output, x->call.root, 0, size); break;
+    case COLLECTIVE_SCATTER: take(x, output, x->call.root, mine, size); break;
     case COLLECTIVE_GATHER:
         if (!root)
             break;
@@ -350,7 +342,6 @@ void notice_finish(struct execution *x)
             take(x, output + (size_t)rank * size, rank, mine, size);
         break;
     case COLLECTIVE_BARRIER:
-    case COLLECTIVES:
-        break;
+    case COLLECTIVES: break;
     }
 }

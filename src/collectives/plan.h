@@ -24,10 +24,9 @@
  * rank touches a window ends in a signal on every rank. Where a rank writes to its window, a PUT
  * comes first: it is what waits for the slot to be free.
  *
- * The executor adds what no planner needs to think of: nothing writes an OUTPUT before every
- * rank's call is known to be the same; a window slot is written again only after
- * all ranks have signalled the last stage of the chunk that used it; WORK holds as many chunks as are
- * under way. */
+ * The executor adds what no planner needs to think of: nothing writes an OUTPUT before every rank's
+ * call is known to be the same; a window slot is written again only after all ranks have signalled the
+ * last stage of the chunk that used it; WORK holds as many chunks as are under way. */
 #ifndef PLAIT_COLLECTIVES_PLAN_H
 #define PLAIT_COLLECTIVES_PLAN_H
 
@@ -54,18 +53,18 @@ struct place {
 };
 
 enum step_kind {
-    STEP_COPY,        /* to = from; from may be peer's WINDOW */
-    STEP_PUT,         /* to = from; to is this rank's WINDOW, about to be read by others */
-    STEP_SIGNAL,      /* tells all ranks that this stage of this chunk is done here */
-    STEP_WAIT,        /* until `peer`, or ALL_RANKS, signalled `wait_stage` of this chunk */
-    STEP_REDUCE,      /* to = fold over ranks 0, 1, ...: `own` for this rank, `from` in their WINDOW for the
+    STEP_COPY,       /* to = from; from may be peer's WINDOW */
+    STEP_PUT,        /* to = from; to is this rank's WINDOW, about to be read by others */
+    STEP_SIGNAL,     /* tells all ranks that this stage of this chunk is done here */
+    STEP_WAIT,       /* until `peer`, or ALL_RANKS, signalled `wait_stage` of this chunk */
+    STEP_REDUCE,     /* to = fold over ranks 0, 1, ...: `own` for this rank, `from` in their WINDOW for the
                          others; divides for AVERAGE, rounds once. `to` is OUTPUT or this rank's WINDOW;
                          also written to `also` (this rank's WINDOW) unless BUFFER_NONE */
-    STEP_WIDEN,       /* to (WORK) = from, widened to the accumulator */
-    STEP_NARROW,      /* to = from (WORK), divided for AVERAGE, rounded once */
-    STEP_SEND,        /* from -> peer */
-    STEP_RECV,        /* to <- peer */
-    STEP_RECV_REDUCE  /* to (WORK) = message op to when `peer_left`, else to op message */
+    STEP_WIDEN,      /* to (WORK) = from, widened to the accumulator */
+    STEP_NARROW,     /* to = from (WORK), divided for AVERAGE, rounded once */
+    STEP_SEND,       /* from -> peer */
+    STEP_RECV,       /* to <- peer */
+    STEP_RECV_REDUCE /* to (WORK) = message op to when `peer_left`, else to op message */
 };
 
 struct step {
@@ -84,7 +83,7 @@ struct plan {
     enum collective kind;
     int ranks;
     int root;
-    int parts;         /* parts of a chunk */
+    int parts; /* parts of a chunk */
     int stages;
     int window_blocks; /* blocks of a staging slot; 0: the plan needs no windows */
     int work_blocks;   /* blocks of WORK a rank needs */
@@ -93,15 +92,15 @@ struct plan {
 /* What the cost model knows. The same on all ranks. */
 struct cost_facts {
     int ranks;
-    int cores;         /* of the host, shared by those ranks; 0 if unknown */
-    double line_ns;    /* one way of a cache line; 0 if unknown */
-    bool windows;      /* peers' staging can be read in place */
+    int cores;      /* of the host, shared by those ranks; 0 if unknown */
+    double line_ns; /* one way of a cache line; 0 if unknown */
+    bool windows;   /* peers' staging can be read in place */
 };
 
 struct script; /* what a planner writes steps to: script.h */
 
 struct planner {
-    const char *name; /* "direct-one-shot" */
+    const char *name;   /* "direct-one-shot" */
     bool needs_windows; /* or signals, which live beside them; not for a single rank */
     /* Can it plan `kind` for that many ranks? */
     bool (*serves)(enum collective kind, int ranks);
@@ -134,17 +133,17 @@ int plan_lay(const struct plan *plan, int rank, struct step *steps, int room);
 void plan_describe(const struct plan *plan, char *text, size_t size);
 void step_describe(const struct step *step, int rank, int index, char *text, size_t size);
 
-/* Proves a plan: each output element gets each contribution exactly once and in one order of
- * ranks everywhere; no step reads what another may be writing (transfers of
- * one tick are concurrent; ranks run apart except where a wait or a message orders
- * them); it ends; every place is inside its buffer, and at most one message per ordered pair and stage;
- * all of that with buffers apart and in place. Looks at `chunks` chunks on the belt (1 to 3 tell all).
- * On failure the sentence names the rank, the step and the rule, and the status is PLAIT_INTERNAL. */
+/* Proves a plan: each output element gets each contribution exactly once and in one order of ranks
+ * everywhere; no step reads what another may be writing (transfers of one tick are concurrent; ranks
+ * run apart except where a wait or a message orders them); it ends; every place is inside its buffer,
+ * and at most one message per ordered pair and stage; all of that with buffers apart and in place.
+ * Looks at `chunks` chunks on the belt (1 to 3 tell all). On failure the sentence names the rank, the
+ * step and the rule, and the status is PLAIT_INTERNAL. */
 plait_status plan_verify(const struct plan *plan, int chunks);
 
-/* The choice for a call: cheapest planner by cost, or the one called `forced`
- * ("auto" or NULL: none; "direct": the cheaper direct one) where it serves, else the cheapest with
- * a warning once. Never fails: some planner serves every kind. */
+/* The choice for a call: cheapest planner by cost, or the one called `forced` ("auto" or NULL: none;
+ * "direct": the cheaper direct one) where it serves, else the cheapest with a warning once. Never
+ * fails: some planner serves every kind. */
 struct plan plan_choose(enum collective kind, int ranks, int root, size_t block_size,
                         const struct cost_facts *facts, const char *forced);
 

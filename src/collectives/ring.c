@@ -1,5 +1,5 @@
-/* Rings, through messages: each rank passes on to the next what came from the
- * one before. As few bytes as can be, p - 1 rounds a lap; for large sizes, any number of ranks.
+/* Rings, through messages: each rank passes on to the next what came from the one before. As few bytes
+ * as can be, p - 1 rounds a lap; for large sizes, any number of ranks.
  *
  * After Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
  * workstations" (2009). Each rank sends, and receives:

@@ -43,12 +43,8 @@ static struct range find_range(const struct execution *x, struct place place, in
     size_t element = block * x->call.count + chunk * x->chunk_count + part.first;
     unsigned char *bytes = NULL;
     switch (place.buffer) {
-    case BUFFER_INPUT:
-        bytes = (unsigned char *)(uintptr_t)x->call.input + element * x->element_size;
-        break;
-    case BUFFER_OUTPUT:
-        bytes = (unsigned char *)x->call.output + element * x->element_size;
-        break;
+    case BUFFER_INPUT: bytes = (unsigned char *)(uintptr_t)x->call.input + element * x->element_size; break;
+    case BUFFER_OUTPUT: bytes = (unsigned char *)x->call.output + element * x->element_size; break;
     case BUFFER_WORK: {
         size_t stride = (x->chunk_count * x->work_element_size + 63) / 64 * 64;
         size_t slot = chunk % x->work_slots * (size_t)x->program->plan.work_blocks + block;
@@ -56,11 +52,10 @@ static struct range find_range(const struct execution *x, struct place place, in
         break;
     }
     case BUFFER_WINDOW:
-        bytes = x->group->staging.base[rank] + slot_offset(x, chunk) + block * x->stride
-                + part.first * x->element_size;
+        bytes = x->group->staging.base[rank] + slot_offset(x, chunk) + block * x->stride +
+                part.first * x->element_size;
         break;
-    case BUFFER_NONE:
-        break;
+    case BUFFER_NONE: break;
     }
     return (struct range){ bytes, part.count };
 }
@@ -111,8 +106,8 @@ static void reduce_step(struct execution *x, const struct step *step, size_t chu
                                    .source_count = group->ranks,
                                    .count = to.count,
                                    .divide = x->call.op == PLAIT_AVERAGE ? (unsigned)group->ranks : 0,
-                                   .stream_copy = group->streamed
-                                                  && to.count * x->element_size >= STREAM_FROM_BYTES };
+                                   .stream_copy =
+                                       group->streamed && to.count * x->element_size >= STREAM_FROM_BYTES };
     reduce_find(x->call.type, x->call.op)(&reduction);
 }
 
@@ -273,33 +268,20 @@ bool step_take(struct execution *x, const struct step *step, size_t chunk)
             return false;
     }
     switch (step->kind) {
-    case STEP_COPY:
-        copy_step(x, step, chunk);
-        return true;
+    case STEP_COPY: copy_step(x, step, chunk); return true;
     case STEP_PUT:
         if (!slot_free(x, chunk))
             return false;
         put_step(x, step, chunk);
         return true;
-    case STEP_SIGNAL:
-        signal_step(x, step, chunk);
-        return true;
-    case STEP_WAIT:
-        return wait_step(x, step, chunk);
-    case STEP_REDUCE:
-        reduce_step(x, step, chunk);
-        return true;
-    case STEP_WIDEN:
-        widen_step(x, step, chunk);
-        return true;
-    case STEP_NARROW:
-        narrow_step(x, step, chunk);
-        return true;
+    case STEP_SIGNAL: signal_step(x, step, chunk); return true;
+    case STEP_WAIT: return wait_step(x, step, chunk);
+    case STEP_REDUCE: reduce_step(x, step, chunk); return true;
+    case STEP_WIDEN: widen_step(x, step, chunk); return true;
+    case STEP_NARROW: narrow_step(x, step, chunk); return true;
     case STEP_SEND:
     case STEP_RECV:
-    case STEP_RECV_REDUCE:
-        message_step(x, step, chunk);
-        return true;
+    case STEP_RECV_REDUCE: message_step(x, step, chunk); return true;
     }
     return true;
 }

@@ -1,9 +1,9 @@
 /* How staging is written: with ordinary stores, or past the caches.
  *
- * Near cores want ordinary stores: the reader finds the line in the cache they
- * share. Far cores want non-temporal ones: an ordinary store to a line that
- * the far core has read must first take it back, and the reader fetches it across, which costs
- * more than memory does. So the choice follows what a cache line costs on its way. */
+ * Near cores want ordinary stores: the reader finds the line in the cache they share. Far cores want
+ * non-temporal ones: an ordinary store to a line that the far core has read must first take it back,
+ * and the reader fetches it across, which costs more than memory does. So the choice follows what a
+ * cache line costs on its way. */
 #ifndef PLAIT_COLLECTIVES_STORES_H
 #define PLAIT_COLLECTIVES_STORES_H
 

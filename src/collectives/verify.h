@@ -1,9 +1,9 @@
 /* Proving plans: the parts of plan_verify().
  *
  * A plan is run by all ranks at once, on symbols in place of numbers. What ranks tell each other
- * doesn't depend on timing, so one run stands for all: vector clocks say
- * which reads and writes the signals and messages put in order, and the rest are races,
- * whether or not they would have shown in this run. */
+ * doesn't depend on timing, so one run stands for all: vector clocks say which reads and writes the
+ * signals and messages put in order, and the rest are races, whether or not they would have shown in
+ * this run. */
 #ifndef PLAIT_COLLECTIVES_VERIFY_H
 #define PLAIT_COLLECTIVES_VERIFY_H
 

@@ -1,14 +1,12 @@
 /* Reduction kernels: one result from several sources, element by element.
  *
- * The scalar file is the reference; every vector file gives its bits. A kernel
- * folds its sources from left to right: ((s0 op s1) op s2) ..., which is the
- * order a plan states. F16 and BF16 are widened to float32, folded there, and
- * rounded once (to nearest, ties to even). SUM and PRODUCT of integers are
- * modulo 2^bits. MIN and MAX propagate NaN (a quiet NaN of canonical bits comes
- * out) and order -0 below +0. `divide` > 1 divides the folded value, once, before
- * it is rounded: a true division for floats (float32 for 16-bit types), truncating for integers.
- * NaN results of SUM and PRODUCT are made canonical (sign 0, quiet bit only), so that every rank
- * gets the same bits whatever the operand order. */
+ * The scalar file is the reference; every vector file gives its bits. A kernel folds its sources from
+ * left to right: ((s0 op s1) op s2) ..., which is the order a plan states. F16 and BF16 are widened to
+ * float32, folded there, and rounded once (to nearest, ties to even). SUM and PRODUCT of integers are
+ * modulo 2^bits. MIN and MAX propagate NaN (a quiet NaN of canonical bits comes out) and order -0 below
+ * +0. `divide` > 1 divides the folded value, once, before it is rounded: a true division for floats
+ * (float32 for 16-bit types), truncating for integers. NaN results of SUM and PRODUCT are made
+ * canonical (sign 0, quiet bit only), so that every rank gets the same bits whatever the operand order. */
 #ifndef PLAIT_DEVICE_REDUCE_H
 #define PLAIT_DEVICE_REDUCE_H
 
@@ -18,13 +16,13 @@
 #include "plait.h"
 
 struct reduction {
-    void *result;                /* `count` elements; may equal any source, must not overlap one otherwise */
-    void *copy;                  /* a second place for the result, or NULL */
-    const void *const *sources;  /* `source_count` >= 1 arrays of `count` elements */
+    void *result;               /* `count` elements; may equal any source, must not overlap one otherwise */
+    void *copy;                 /* a second place for the result, or NULL */
+    const void *const *sources; /* `source_count` >= 1 arrays of `count` elements */
     int source_count;
     size_t count;
-    unsigned divide;     /* 0 or 1: don't */
-    bool stream_copy;    /* write `copy` past the caches (non-temporal stores, fenced before return) */
+    unsigned divide;  /* 0 or 1: don't */
+    bool stream_copy; /* write `copy` past the caches (non-temporal stores, fenced before return) */
 };
 
 typedef void (*reduce_fn)(const struct reduction *reduction);
@@ -48,8 +46,8 @@ void reduce_widen(plait_type type, void *to, const void *from, size_t count);
  * In place (to == from) is fine when the two types are the same. */
 void reduce_narrow(plait_type type, void *to, const void *from, size_t count, unsigned divide);
 
-/* "avx512", "avx2", "neon" or "scalar": the set reduce_find() serves from.
- * PLAIT_KERNELS picks one by name; choose it with reduce_use() before the first reduce_find(). */
+/* "avx512", "avx2", "neon" or "scalar": the set reduce_find() serves from. PLAIT_KERNELS picks one by
+ * name; choose it with reduce_use() before the first reduce_find(). */
 const char *reduce_set_name(void);
 
 /* Switches to the set called `name` ("auto" for the best). False if this

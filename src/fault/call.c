@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The finaliser of splitmix64 (Steele, Lea, Flood: "Fast splittable
- * pseudorandom number generators", 2014): a bijection, so unequal words stay unequal. */
+/* The finaliser of splitmix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators",
+ * 2014): a bijection, so unequal words stay unequal. */
 static uint64_t mix(uint64_t word)
 {
     word = (word ^ word >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -14,8 +14,8 @@ static uint64_t mix(uint64_t word)
 
 uint64_t call_print(const struct call *call)
 {
-    uint64_t shape = (uint64_t)call->kind | (uint64_t)call->type << 8 | (uint64_t)call->op << 16
-                     | (uint64_t)(uint32_t)call->root << 32;
+    uint64_t shape = (uint64_t)call->kind | (uint64_t)call->type << 8 | (uint64_t)call->op << 16 |
+                     (uint64_t)(uint32_t)call->root << 32;
     return mix(mix(shape) ^ call->count);
 }
 

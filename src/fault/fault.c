@@ -38,8 +38,8 @@ static void write_sentence(struct fault_record *record, const struct culprit *cu
 }
 
 void fault_write(struct fault_record *record, plait_fault_kind kind, plait_status status,
-                 const struct culprit *culprit, const char *communicator, uint64_t number, const char *operation,
-                 const char *call, const char *evidence)
+                 const struct culprit *culprit, const char *communicator, uint64_t number,
+                 const char *operation, const char *call, const char *evidence)
 {
     plait_fault *fault = &record->fault;
     *fault = (plait_fault){ .struct_size = sizeof *fault,
@@ -62,8 +62,8 @@ plait_status fault_give(const struct fault_record *record, plait_fault *fault)
         return failure(PLAIT_INVALID_ARGUMENT, "fault is NULL");
     size_t size = fault->struct_size;
     if (size < offsetof(plait_fault, status) || size > 65536)
-        return failure(PLAIT_INVALID_ARGUMENT, "fault->struct_size is %zu; set it to sizeof(plait_fault), %zu", size,
-                       sizeof *fault);
+        return failure(PLAIT_INVALID_ARGUMENT,
+                       "fault->struct_size is %zu; set it to sizeof(plait_fault), %zu", size, sizeof *fault);
     size_t known = size < sizeof *fault ? size : sizeof *fault;
     memcpy(fault, &record->fault, known);
     if (size > known)

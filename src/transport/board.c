@@ -23,8 +23,8 @@ void bell_ring(struct bell *bell)
 uint32_t bell_lie_down(struct bell *bell)
 {
     uint32_t seen = atomic_load_explicit(&bell->word, memory_order_acquire);
-    atomic_exchange(&bell->sleeping,
-                    1); /* sequentially consistent: the caller's look for work comes after it */
+    /* Sequentially consistent: the caller's look for work comes after it. */
+    atomic_exchange(&bell->sleeping, 1);
     return seen;
 }
 
@@ -50,8 +50,7 @@ struct board *board_make(int channel, const struct segment *const *segments, int
     if (board == NULL)
         return NULL;
     void **arrays = (void **)(board + 1);
-    *board = (struct board){ .ranks = count,
-                             .seats = (struct seat **)arrays,
+    *board = (struct board){ .seats = (struct seat **)arrays,
                              .staging = (unsigned char **)(arrays + ranks),
                              .seat_staging = (unsigned char **)(arrays + 2 * ranks),
                              .bells = (struct bell **)(arrays + 3 * ranks),

@@ -1,8 +1,8 @@
 /* The board: what the ranks of one host leave for each other to read in place.
  *
- * Every rank owns a segment of memory that all ranks of its host (or process)
- * have mapped. In it lie its seat in each channel (a communicator is a channel), and its staging.
- * Every word has one writer, the owner of the segment. */
+ * Every rank owns a segment of memory that all ranks of its host (or process) have mapped. In it lie
+ * its seat in each channel (a communicator is a channel), and its staging. Every word has one writer,
+ * the owner of the segment. */
 #ifndef PLAIT_TRANSPORT_BOARD_H
 #define PLAIT_TRANSPORT_BOARD_H
 
@@ -12,23 +12,24 @@
 #include <stdint.h>
 
 enum {
-    NOTICE_INLINE_BYTES = 40,           /* of a contribution, in the notice's own line */
-    NOTICE_LINES = 8, NOTICE_LINE_BYTES = 56, /* the rest of it, in further lines */
+    NOTICE_INLINE_BYTES = 40, /* of a contribution, in the notice's own line */
+    NOTICE_LINES = 8,         /* further lines that carry the rest of it, */
+    NOTICE_LINE_BYTES = 56,   /* so much each */
     NOTICE_BYTES = NOTICE_INLINE_BYTES + NOTICE_LINES * NOTICE_LINE_BYTES,
-    BOARD_CHANNELS = 1024,              /* communicators a rank can be in at a time */
-    SEAT_STAGING_BYTES = 16384,         /* staging of a channel that has no lane */
-    STAGING_LANES = 8                   /* communicators that have a lane; memory is taken at first use */
+    BOARD_CHANNELS = 1024,      /* communicators a rank can be in at a time */
+    SEAT_STAGING_BYTES = 16384, /* staging of a channel that has no lane */
+    STAGING_LANES = 8           /* communicators that have a lane; memory is taken at first use */
 };
 
 /* What a rank has to say in one operation. Two a seat, by the parity of the
  * operation's number: the one of operation n is written again in operation
  * n + 2, which a rank enters after it saw all others in n + 1. */
 struct notice {
-    _Alignas(128) _Atomic uint64_t number; /* of the operation entered; released last */
+    _Alignas(128) _Atomic uint64_t number;   /* of the operation entered; released last */
     unsigned char data[NOTICE_INLINE_BYTES]; /* a contribution that fits, or its beginning */
-    uint64_t print;                        /* the call's fingerprint */
-    _Atomic uint64_t signals;              /* how far this rank is (see steps.c); not kept by operations without steps */
-    unsigned char call[64]; /* the second line: the call itself, read only when prints differ */
+    uint64_t print;                          /* the call's fingerprint */
+    _Atomic uint64_t signals; /* how far this rank is (steps.c); left alone where a call runs no steps */
+    unsigned char call[64];   /* the second line: the call itself, read only when prints differ */
 };
 _Static_assert(sizeof(struct notice) == 128, "a notice is two cache lines");
 
@@ -43,13 +44,12 @@ struct seat {
     struct notice notices[2];
     struct notice_line lines[2][NOTICE_LINES];
     _Alignas(128) _Atomic uint64_t finished; /* number of the last operation completed here */
-    _Atomic uint32_t ended; /* the communicator that is over here, by its first operation's number; why is below */
-    int32_t end_status, end_kind, end_culprit;
-    uint64_t end_number;
+    _Atomic uint32_t ended; /* which communicator is over here: its first operation's number */
+    int32_t end_status, end_kind, end_culprit; /* and why */
     char end_reason[240];
     _Alignas(128) _Atomic uint64_t probe; /* passed to and fro to measure a line's way */
     _Atomic uint32_t line_ns;             /* what it took, by rank 0's latest measurement */
-    _Atomic int32_t core;                 /* that the rank entered its latest operation on; kept where ranks share cores */
+    _Atomic int32_t core; /* where its latest operation was entered; kept only where ranks share cores */
 };
 
 /* Where a rank sleeps; in its segment's header. */
@@ -60,12 +60,11 @@ struct bell {
 
 /* The segments as one communicator sees them, by its own ranks. */
 struct board {
-    int ranks;
     struct seat **seats;
     unsigned char **staging;      /* start of each rank's lanes */
     unsigned char **seat_staging; /* SEAT_STAGING_BYTES of each rank in this channel */
     struct bell **bells;
-    size_t lane_size;             /* bytes; STAGING_LANES of them follow each other; same for all ranks */
+    size_t lane_size; /* bytes; STAGING_LANES of them follow each other; same for all ranks */
 };
 
 struct segment;

@@ -124,8 +124,8 @@ bool join_proves(const struct join *join, bool hub, int32_t guest_rank, const un
 int join_dial(const unsigned char name[JOIN_NAME_BYTES], int *connection);
 /* One packet, with file descriptors. 0, or errno. */
 int join_tell(int socket, const void *packet, size_t size, const int *fds, int fd_count);
-/* Receives one packet. 0, or errno: EAGAIN if there is none, EPIPE at the end, EMFILE if
- * this process has no file descriptors left for those that came, EPROTO if there came more than `fd_most`. */
+/* Receives one packet. 0, or errno: EAGAIN if there is none, EPIPE at the end, EMFILE if this process
+ * has no file descriptors left for those that came, EPROTO if there came more than `fd_most`. */
 int join_hear(int socket, union join_packet *packet, size_t *size, int *fds, int fd_most, int *fd_count);
 
 /* PLAIT_OUT_OF_RESOURCES: this process has no file descriptors left for `what`. */

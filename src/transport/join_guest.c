@@ -63,8 +63,8 @@ static plait_status hear_hub(struct visit *visit, enum join_kind kind, union joi
     size_t size;
     int error;
     bool reset = false; /* a hub that closes before it has read all is heard of before its last words are */
-    while ((error = join_hear(visit->hub, packet, &size, fds, fd_most, fd_count)) == EAGAIN
-           || (error == ECONNRESET && !reset)) {
+    while ((error = join_hear(visit->hub, packet, &size, fds, fd_most, fd_count)) == EAGAIN ||
+           (error == ECONNRESET && !reset)) {
         if (error == ECONNRESET) {
             reset = true;
             continue;

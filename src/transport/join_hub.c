@@ -42,8 +42,8 @@ struct hub {
     int guest_count;
     struct member *members;
     int missing;
-    int64_t next_look; /* at the lives of those */
-    int64_t give_up_at; /* 0 until one of them was found to have ended */
+    int64_t next_look;      /* at the lives of those */
+    int64_t give_up_at;     /* 0 until one of them was found to have ended */
     struct pollfd *entries; /* listener, guests, members that have come */
     int *entry_members;     /* the place of the member that an entry is for */
 };

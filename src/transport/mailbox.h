@@ -1,8 +1,8 @@
-/* A mailbox: what one rank sends another, in the sender's segment. It has room
- * for a few records, each with a small payload of its own, and a ring of slots through
- * which large messages stream. The sender counts up what it wrote, the receiver what it
- * took; each on its own cache lines. An *outbox* is the sender's end, an *inbox* the receiver's: what they
- * remember themselves, because counters in shared memory are the other's word only. */
+/* A mailbox: what one rank sends another, in the sender's segment. It has room for a few records, each
+ * with a small payload of its own, and a ring of slots through which large messages stream. The sender
+ * counts up what it wrote, the receiver what it took; each on its own cache lines. An *outbox* is the
+ * sender's end, an *inbox* the receiver's: what they remember themselves, because counters in shared
+ * memory are the other's word only. */
 #ifndef PLAIT_TRANSPORT_MAILBOX_H
 #define PLAIT_TRANSPORT_MAILBOX_H
 

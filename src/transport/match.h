@@ -1,10 +1,9 @@
 /* Matching: which message is for which receive. Knows nothing of how bytes travel.
  *
- * A collective's message finds the receive with the same peer and key. A caller's message
- * finds the first posted receive of its context and tag that takes its sender; a receive finds the
- * first such message that came. Callers' messages are numbered (key.place) in the order one
- * rank sent them to another, and one that overtook others waits for them here,
- * so a transport may deliver in any order. */
+ * A collective's message finds the receive with the same peer and key. A caller's message finds the
+ * first posted receive of its context and tag that takes its sender; a receive finds the first such
+ * message that came. Callers' messages are numbered (key.place) in the order one rank sent them to
+ * another, and one that overtook others waits for them here, so a transport may deliver in any order. */
 #ifndef PLAIT_TRANSPORT_MATCH_H
 #define PLAIT_TRANSPORT_MATCH_H
 

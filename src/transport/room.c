@@ -222,7 +222,8 @@ plait_status room_lane_open(struct endpoint *endpoint, int lane)
     const struct segment *own = room->segments[room->own_index];
     char what[48];
     snprintf(what, sizeof what, "staging lane %d", lane);
-    return segment_reserve(own, own->layout.lanes + (size_t)lane * own->layout.lane_size, own->layout.lane_size, what);
+    return segment_reserve(own, own->layout.lanes + (size_t)lane * own->layout.lane_size,
+                           own->layout.lane_size, what);
 }
 
 struct board *room_board(struct endpoint *endpoint, int channel, const int *ranks, int count)

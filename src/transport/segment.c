@@ -114,8 +114,8 @@ plait_status segment_make_shared(struct segment *segment, const struct segment_l
     status = segment_reserve(segment, 0, layout->channels, "header");
     if (status == PLAIT_OK)
         write_header(segment, owner);
-    if (status == PLAIT_OK)
-        status = segment_reserve(segment, layout->lanes, layout->lane_size, "staging"); /* all worlds use the first */
+    if (status == PLAIT_OK) /* the first lane: all worlds use it */
+        status = segment_reserve(segment, layout->lanes, layout->lane_size, "staging");
     if (status != PLAIT_OK)
         segment_free(segment);
     return status;

@@ -1,6 +1,5 @@
-/* A rank's segment: the memory that all ranks of its host (or process) have
- * mapped. One layout for both kinds: a memfd that is passed to the peers, or anonymous memory
- * that threads share.
+/* A rank's segment: the memory that all ranks of its host (or process) have mapped. One layout for both
+ * kinds: a memfd that is passed to the peers, or anonymous memory that threads share.
  *
  *     header      who owns it, its state, its bell
  *     doorbells   a bit a peer: "there is mail from me"

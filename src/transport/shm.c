@@ -1,6 +1,6 @@
-/* Ranks as processes of one host. A segment is a memfd that its owner hands to all
- * others (join.h), so there are no names to clean up and no /dev/shm to fill. A peer's death shows on
- * its lifeline: its pidfd, or where there are none a pipe of which it holds the other end. */
+/* Ranks as processes of one host. A segment is a memfd that its owner hands to all others (join.h), so
+ * there are no names to clean up and no /dev/shm to fill. A peer's death shows on its lifeline: its
+ * pidfd, or where there are none a pipe of which it holds the other end. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>

@@ -1,9 +1,9 @@
 /* Transports: how bytes get from a rank to a peer. One table each.
  *
- * An *endpoint* is a world's use of a transport: it reaches some of the
- * world's ranks, each over a *link* (which may consist of several rails). All calls on an endpoint come
- * from one thread at a time. None of them waits, except connect(), and none calls into the
- * collectives other than through a transfer's sink.
+ * An *endpoint* is a world's use of a transport: it reaches some of the world's ranks, each over a
+ * *link* (which may consist of several rails). All calls on an endpoint come from one thread at a time.
+ * None of them waits, except connect(), and none calls into the collectives other than through a
+ * transfer's sink.
  *
  * Messages carry a key and find the receive with the same key. Nothing else is
  * promised: messages of one link may overtake each other, a message is not a piece of a stream. */
@@ -36,9 +36,9 @@ struct transfer {
     int peer; /* world rank; PLAIT_ANY_SOURCE for a caller's receive */
     struct message_key key;
     void *data;
-    size_t size;  /* bytes; room for a receive */
-    size_t moved; /* bytes of the message; for a receive known when it is done */
-    int source;   /* world rank of the sender, for a receive that is done */
+    size_t size;         /* bytes; room for a receive */
+    size_t moved;        /* bytes of the message; for a receive known when it is done */
+    int source;          /* world rank of the sender, for a receive that is done */
     plait_status status; /* PLAIT_IN_PROGRESS from queueing on; then PLAIT_OK, PLAIT_TRUNCATED (message
                             longer than room: consumed, nothing written), PLAIT_ABORTED (canceled here, or
                             the sender gave it up), PLAIT_PEER_LOST (the peer's memory is damaged; that it
@@ -75,7 +75,7 @@ struct endpoint; /* each transport has its own, beginning with struct endpoint_h
 struct endpoint_setup {
     int rank, size; /* of the world */
     uint64_t generation;
-    size_t staging_size; /* bytes wanted for STAGING_LANES lanes; a multiple of 64 KiB a lane */
+    size_t staging_size;         /* bytes wanted for STAGING_LANES lanes; a multiple of 64 KiB a lane */
     plait_thread_group *threads; /* inproc: what the ranks have in common */
 };
 
@@ -87,7 +87,8 @@ struct transport {
     plait_status (*open)(const struct endpoint_setup *setup, struct endpoint **endpoint,
                          unsigned char blob[TRANSPORT_BLOB_BYTES]);
 
-    /* Meets the peers (this rank is one of them). Waits until `deadline`; the sentence names who did not come. */
+    /* Meets the peers (this rank is one of them). Waits until `deadline`; the sentence names who did
+     * not come. */
     plait_status (*connect)(struct endpoint *endpoint, const struct peer *peers, int count,
                             const unsigned char job_key[32], int64_t deadline);
 
@@ -112,8 +113,8 @@ struct transport {
     /* This rank's staging lane `lane`: makes sure of its memory, which it keeps. */
     plait_status (*lane_open)(struct endpoint *endpoint, int lane);
 
-    /* The board of a channel for the world ranks `ranks`, or NULL where a
-     * peer's memory can't be read in place (then plans use messages); free it with board_free(). */
+    /* The board of a channel for the world ranks `ranks`, or NULL where a peer's memory can't be read
+     * in place (then plans use messages); free it with board_free(). */
     struct board *(*board)(struct endpoint *endpoint, int channel, const int *ranks, int count);
 
     /* The own bell; NULL if the transport has none. */
