@@ -214,6 +214,24 @@ static void run_p2p(struct rank *rank)
     still_works(rank, "bad sends and receives");
 }
 
+/* One rank errs, again and again, before it makes the call that the others are in already. */
+static void run_one_errs(struct rank *rank)
+{
+    int64_t *input = input_room[rank->number], *output = output_room[rank->number];
+    for (int kind = 0; kind < CALL_KINDS && !rank_failed(rank); kind++) {
+        const struct call good = { (enum call_kind)kind, PLAIT_I64, PLAIT_SUM, rank->size - 1, 3 };
+        const struct call bad = { (enum call_kind)kind, (plait_type)77, PLAIT_SUM, rank->size - 1, 3 };
+        struct trial trial;
+        struct layout layout = { .in_place = false };
+        if (rank->number == 0 && good.kind != CALL_BARRIER)
+            for (int i = 0; i < 3; i++)
+                refuse_call(rank, &bad, input, output, "77", "an unknown type");
+        rank_check(rank, trial_open(&trial, 3 * 8, rank->size), "no memory");
+        trial_run(rank, &trial, rank->comm, &good, &layout, (uint64_t)kind);
+        trial_close(&trial);
+    }
+}
+
 /* ------------------------------------------------- communicators and worlds */
 
 static void run_comm_arguments(struct rank *rank)
@@ -584,6 +602,7 @@ static const struct scenario scenarios[] = {
     EACH("empty buffers", run_empty),
     EACH("overlapping buffers", run_overlaps),
     EACH("peers and tags", run_p2p),
+    EACH("one rank errs, then calls rightly", run_one_errs),
     EACH("splits, groups, structures", run_comm_arguments),
     { "a world's options", run_world_options, { .way = RANKS_THREADS, .size = 1 }, NULL },
     { "the environment's words", run_environment, { .way = RANKS_THREADS, .size = 1 }, NULL },

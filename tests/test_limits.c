@@ -54,7 +54,7 @@ static void use_world(struct rank *rank)
 /* It must work. */
 static void works_here(struct rank *rank)
 {
-    plait_status status;
+    plait_status status = PLAIT_OK;
     if (rank_check(rank, join_world(rank, &status), "creating the world gave %s: %s", plait_status_name(status), plait_last_error()))
         use_world(rank);
 }
@@ -62,7 +62,7 @@ static void works_here(struct rank *rank)
 /* It works, or fails with a status that says what to give more of; one rank's lack may be another's missing rank. */
 static void works_or_says_why(struct rank *rank)
 {
-    plait_status status;
+    plait_status status = PLAIT_OK;
     if (join_world(rank, &status)) {
         use_world(rank);
         return;
@@ -124,7 +124,7 @@ static void run_little_space(struct rank *rank)
         return;
     fclose(file);
     limit(rank, RLIMIT_AS, (rlim_t)pages * 4096 + ((rlim_t)(*(const int *)rank->context) << 20));
-    plait_status status;
+    plait_status status = PLAIT_OK;
     if (!join_world(rank, &status)) {
         rank_check(rank, status == PLAIT_OUT_OF_MEMORY || status == PLAIT_OUT_OF_RESOURCES || status == PLAIT_START_FAILED,
                    "creating the world gave %s: %s", plait_status_name(status), plait_last_error());
