@@ -13,7 +13,7 @@
 
 enum {
     NOTICE_INLINE_BYTES = 40, /* of a contribution, in the notice's own line */
-    NOTICE_LINES = 8,         /* further lines that carry the rest of it, */
+    NOTICE_LINES = 9,         /* further lines that carry the rest of it, */
     NOTICE_LINE_BYTES = 56,   /* so much each */
     NOTICE_BYTES = NOTICE_INLINE_BYTES + NOTICE_LINES * NOTICE_LINE_BYTES,
     BOARD_CHANNELS = 1024,      /* communicators a rank can be in at a time */
