@@ -30,7 +30,7 @@ except ImportError as error:
     sys.exit(
         f"train_digits.py needs the package {error.name}, which is not installed in {sys.prefix}.\n"
         "Install what it needs with: pip install numpy scikit-learn matplotlib tqdm, and PyTorch as "
-        "https://pytorch.org says"
+        "its own site says"
     )
 
 HIDDEN = 512  # two layers of it: 0.3 million parameters, 1.2 MB of gradients a step

@@ -34,8 +34,7 @@ def find_torch():
     except ImportError as error:
         raise SystemExit(
             f"plait: building the process group needs PyTorch in this environment ({sys.prefix}) and importing it "
-            f"said: {error}. Install it first, for CPUs for example with: pip install torch --index-url "
-            "https://download.pytorch.org/whl/cpu"
+            f"said: {error}. Install it first, with pip install torch or as PyTorch's own site says"
         ) from None
 
 

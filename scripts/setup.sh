@@ -7,7 +7,6 @@ STARTED=$SECONDS
 LOGS=build/logs
 VENV=.venv
 TORCH=2.13.0 # the PyTorch that the process group is tested with
-TORCH_CPU_INDEX=https://download.pytorch.org/whl/cpu
 export CMAKE_GENERATOR=Ninja # there may be no make
 
 mkdir -p "$LOGS" && touch "$LOGS" && [ -w . ] || {
@@ -169,32 +168,20 @@ setup_venv() {
     fi
 }
 
-# has_index URL: whether it answers. pip itself would try for minutes.
-has_index() {
-    "$VENV/bin/python" - "$1" 2>/dev/null <<'PYTHON'
-import sys, urllib.request
-urllib.request.urlopen(sys.argv[1] + "/torch/", timeout=5).read(1)
-PYTHON
-}
-
-# PyTorch: the CPU build where there is one. pip prefers 2.13.0+cpu over 2.13.0 when both are offered, so
-# PyTorch's index of CPU builds is added when it answers. Elsewhere PyPI's wheel for x86-64 is the CUDA build,
-# which doesn't load without all of its CUDA wheels: nothing to be saved by leaving some out.
+# PyTorch, from where pip is set up to look. Where that offers 2.13.0+cpu beside 2.13.0, pip prefers the former.
+# The other one for x86-64 is the CUDA build, which doesn't load without all of its CUDA packages: nothing to be
+# saved by leaving some out.
 setup_torch() {
-    local index=() free
+    local free
     if "$VENV/bin/python" -c 'import torch' 2>/dev/null; then
         return # also one that you have put there yourself
     fi
-    if has_index "$TORCH_CPU_INDEX"; then
-        index=(--extra-index-url "$TORCH_CPU_INDEX")
-    else
-        say "PyTorch: $TORCH_CPU_INDEX does not answer, so pip takes what its own index has; PyPI's build for"
-        say "         x86-64 brings CUDA along (2.5 GB to fetch, 5 GB on disk) and runs without a GPU just as well"
-        free=$(df -Pk . | awk 'NR == 2 { print int($4 / 1048576) }')
-        [ "$free" -ge 8 ] || say "         There are only $free GB free here: that may not be enough"
-    fi
+    say "PyTorch: where pip's index has no CPU build for x86-64, CUDA comes along: 2.5 GB to fetch, 5 GB on disk."
+    say "         It runs without a GPU just as well; PIP_EXTRA_INDEX_URL can name an index that has CPU builds"
+    free=$(df -Pk . | awk 'NR == 2 { print int($4 / 1048576) }')
+    [ "$free" -ge 8 ] || say "         There are only $free GB free here: that may not be enough"
     step "PyTorch: installing torch $TORCH" torch \
-        "$VENV/bin/pip" install --disable-pip-version-check --no-compile --progress-bar off "${index[@]}" "torch==$TORCH"
+        "$VENV/bin/pip" install --disable-pip-version-check --no-compile --progress-bar off "torch==$TORCH"
 }
 
 setup_python_packages() {
