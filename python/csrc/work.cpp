@@ -1,10 +1,15 @@
+#include <Python.h>
+
 #include "work.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <sstream>
 #include <thread>
 
+#include <pybind11/pybind11.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 namespace plait_torch {
@@ -209,8 +214,34 @@ void WorkPlait::part_done(void *context, plait_work *handle, plait_status status
         completion().push(std::move(self));
 }
 
+/* As plait_work_wait(), but Ctrl-C and python's other signal handlers, which run on the main thread,
+ * are heard meanwhile; what they raise is thrown. */
+static plait_status wait_hearing_signals(plait_work *handle, int64_t timeout_ms)
+{
+    constexpr int64_t slice_ms = 100;
+    const bool main_thread = syscall(SYS_gettid) == getpid();
+    if (!main_thread || !Py_IsInitialized())
+        return plait_work_wait(handle, timeout_ms);
+    for (int64_t left_ms = timeout_ms;; left_ms = left_ms < 0 ? left_ms : std::max<int64_t>(0, left_ms - slice_ms)) {
+        int64_t turn_ms = left_ms < 0 ? slice_ms : std::min(left_ms, slice_ms);
+        plait_status status = plait_work_wait(handle, turn_ms);
+        if (status != PLAIT_IN_PROGRESS || left_ms == turn_ms)
+            return status;
+        pybind11::gil_scoped_acquire gil;
+        if (PyErr_CheckSignals() != 0)
+            throw pybind11::error_already_set();
+    }
+}
+
 void WorkPlait::see_through()
 {
+    try {
+        for (const Part &part : parts_)
+            wait_hearing_signals(part.handle, -1);
+    } catch (...) {
+        watch(); /* the operation goes on without its caller */
+        throw;
+    }
     for (const Part &part : parts_)
         part_ended(part, plait_work_wait(part.handle, -1));
     settle();
@@ -270,7 +301,7 @@ bool WorkPlait::wait(std::chrono::milliseconds timeout)
             auto left = deadline - std::chrono::steady_clock::now();
             left_ms = std::max<int64_t>(0, std::chrono::duration_cast<std::chrono::milliseconds>(left).count());
         }
-        plait_status status = plait_work_wait(parts_[i].handle, left_ms);
+        plait_status status = wait_hearing_signals(parts_[i].handle, left_ms);
         if (status == PLAIT_IN_PROGRESS)
             C10_THROW_ERROR(DistBackendError,
                             c10::str(title_, ": Timed out waiting for ", timeout.count(), " ms on ", *place_,

@@ -5,6 +5,7 @@ out what the others put in and compare with plain torch.
 """
 
 import os
+import signal
 import threading
 import time
 from datetime import timedelta
@@ -668,6 +669,34 @@ def calls_that_differ(rank, size):
     tensor = torch.ones(4)
     dist.all_reduce(tensor)
     assert (tensor == size).all()
+
+
+@case
+def a_wait_hears_signals(rank, size):
+    """What a signal's handler raises, as Ctrl-C's does, ends the wait at once; the operation goes on."""
+
+    class Rung(Exception):
+        pass
+
+    def ring(*_):
+        raise Rung("ring")
+
+    blocking, started = torch.ones(1000), torch.ones(1000)
+    if rank == 0:
+        before = signal.signal(signal.SIGALRM, ring)
+        work = dist.all_reduce(started, async_op=True)
+        for call in [work.wait, lambda: dist.all_reduce(blocking)]:
+            began = time.monotonic()
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            refuses(Rung, "ring", call)
+            assert time.monotonic() - began < 1.5
+        signal.signal(signal.SIGALRM, before)
+    else:
+        time.sleep(2)
+        dist.all_reduce(started)
+        dist.all_reduce(blocking)
+    dist.barrier()
+    assert started.eq(size).all() and blocking.eq(size).all()
 
 
 @case

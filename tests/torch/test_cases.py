@@ -15,7 +15,8 @@ WORLDS = {"2 ranks": (2, {}), "3 ranks": (3, {}), "2 ranks, debug": (2, {"TORCH_
 NOT_UNDER_DEBUG = {"split", "a_forked_child_is_refused", "operations_are_profiled", "coalesced", "functional_collectives",
                    "a_rank_that_never_comes", "abort_frees_a_waiter", "threads_take_turns", "many_small_works",
                    "many_groups_use_no_more_descriptors", "fsdp_learns_what_ddp_does", "all_gather_uneven",
-                   "all_reduce_of_bools_is_logical", "continuations_may_wait", "all_to_all_uneven"}  # fmt: skip
+                   "all_reduce_of_bools_is_logical", "continuations_may_wait", "all_to_all_uneven",
+                   "a_wait_hears_signals"}  # fmt: skip
 _results = {}
 
 
