@@ -99,7 +99,8 @@ static bool has_left(const struct comm *comm, int rank)
     return comm_has_ended(comm, rank) && seat_of(comm, rank)->end_kind == PLAIT_FAULT_LEFT;
 }
 
-void comm_show_left(struct comm *comm)
+/* Tells the peers that this rank has destroyed the communicator. */
+static void show_left(struct comm *comm)
 {
     struct fault_record record;
     write_record(&record, comm, NULL, PLAIT_FAULT_LEFT, PLAIT_PEER_LOST, comm->world->rank,
@@ -130,7 +131,8 @@ static void tell_handler(const struct comm *comm, const struct fault_record *rec
     callback_leave(&frame);
 }
 
-void comm_end(struct comm *comm, const struct fault_record *record)
+/* Ends a communicator: its works fail with `record`, its peers are told. */
+static void end(struct comm *comm, const struct fault_record *record)
 {
     if (atomic_load(&comm->over) != 0)
         return;
@@ -174,14 +176,43 @@ void comm_fail_all(struct comm *comm)
     fail_messages(comm);
 }
 
-void comm_end_by_transfer(struct comm *comm, struct work *work, plait_status status)
+/* Takes over the verdict of a peer whose communicator is over. */
+static void write_verdict(struct fault_record *record, const struct comm *comm, const struct work *work,
+                          int rank)
+{
+    const struct seat *seat = seat_of(comm, rank);
+    char reason[sizeof seat->end_reason], evidence[320];
+    memcpy(reason, seat->end_reason, sizeof reason);
+    reason[sizeof reason - 1] = '\0';
+    plait_status status = (plait_status)seat->end_status;
+    if (plait_status_remedy(status) != PLAIT_REMEDY_REBUILD)
+        status = PLAIT_PEER_LOST;
+    if (seat->end_culprit == comm->world_ranks[rank])
+        snprintf(evidence, sizeof evidence, "%s", reason);
+    else
+        snprintf(evidence, sizeof evidence, "%s (seen by rank %d)", reason, comm->world_ranks[rank]);
+    write_record(record, comm, work, (plait_fault_kind)seat->end_kind, status, seat->end_culprit, evidence);
+}
+
+/* Ends a communicator by a transfer of `work` that failed. A peer whose communicator is over gives up its
+ * messages after it has said why; then that is why. `rank` is the peer, -1 for any. */
+static void end_by_transfer(struct comm *comm, struct work *work, int rank, plait_status status)
 {
     struct fault_record record;
-    write_record(&record, comm, work, PLAIT_FAULT_STUCK, status, comm->world_ranks[work->execution.waiting],
-                 failure_text());
-    execution_cancel(&work->execution);
-    comm_end(comm, &record);
-    work_finish(work, status, &record);
+    if (rank >= 0 && comm_has_ended(comm, rank))
+        write_verdict(&record, comm, work, rank);
+    else
+        write_record(&record, comm, work, PLAIT_FAULT_STUCK, status, rank < 0 ? -1 : comm->world_ranks[rank],
+                     failure_text());
+    if (work->kind == WORK_COLLECTIVE)
+        execution_cancel(&work->execution);
+    end(comm, &record);
+    work_finish(work, record.fault.status, &record);
+}
+
+void comm_end_by_transfer(struct comm *comm, struct work *work, plait_status status)
+{
+    end_by_transfer(comm, work, work->execution.waiting, status);
 }
 
 void comm_report_mismatch(struct comm *comm, struct work *work)
@@ -229,11 +260,7 @@ bool message_settle(struct work *work)
         work_fail_by_sentence(work, status);
         return false;
     }
-    struct comm *comm = work->comm;
-    struct fault_record record;
-    write_record(&record, comm, work, PLAIT_FAULT_STUCK, status, work->transfer.peer, failure_text());
-    comm_end(comm, &record);
-    work_finish(work, status, &record);
+    end_by_transfer(work->comm, work, rank_in(work->comm, work->transfer.peer), status);
     return true;
 }
 
@@ -249,7 +276,7 @@ static void end_by_abort(struct comm *comm)
     snprintf(evidence, sizeof evidence, "%s", reason[0] != '\0' ? reason : "it gave no reason");
     write_record(&record, comm, current_work(comm), PLAIT_FAULT_ABORTED, PLAIT_ABORTED, comm->world->rank,
                  evidence);
-    comm_end(comm, &record);
+    end(comm, &record);
 }
 
 /* Has `rank` done all it has to do for the collective under way here? */
@@ -259,24 +286,11 @@ static bool has_finished(const struct comm *comm, int rank, uint64_t number)
     return seat != NULL && atomic_load_explicit(&seat->finished, memory_order_acquire) >= number;
 }
 
-/* Takes over the verdict of a peer whose communicator is over. */
 static void end_as_peer_did(struct comm *comm, int rank)
 {
-    const struct seat *seat = seat_of(comm, rank);
-    char reason[sizeof seat->end_reason], evidence[320];
-    memcpy(reason, seat->end_reason, sizeof reason);
-    reason[sizeof reason - 1] = '\0';
-    plait_status status = (plait_status)seat->end_status;
-    if (plait_status_remedy(status) != PLAIT_REMEDY_REBUILD)
-        status = PLAIT_PEER_LOST;
-    if (seat->end_culprit == comm->world_ranks[rank])
-        snprintf(evidence, sizeof evidence, "%s", reason);
-    else
-        snprintf(evidence, sizeof evidence, "%s (seen by rank %d)", reason, comm->world_ranks[rank]);
     struct fault_record record;
-    write_record(&record, comm, current_work(comm), (plait_fault_kind)seat->end_kind, status,
-                 seat->end_culprit, evidence);
-    comm_end(comm, &record);
+    write_verdict(&record, comm, current_work(comm), rank);
+    end(comm, &record);
 }
 
 /* Does the end of `rank` matter to the collective under way? Not if it came
@@ -322,7 +336,7 @@ static void end_by_loss(struct comm *comm, const struct work *work, int rank, en
     write_record(&record, comm, work, life == LIFE_DEAD ? PLAIT_FAULT_DIED : PLAIT_FAULT_LEFT,
                  PLAIT_PEER_LOST, comm->world_ranks[rank],
                  life == LIFE_DEAD ? "its process is gone" : "it destroyed its world while others needed it");
-    comm_end(comm, &record);
+    end(comm, &record);
 }
 
 static enum life life_of(const struct comm *comm, int rank)
@@ -417,7 +431,7 @@ static void end_by_deadline(struct comm *comm, const struct work *work, int64_t 
     struct fault_record record;
     write_record(&record, comm, work, entered ? PLAIT_FAULT_STUCK : PLAIT_FAULT_NOT_ENTERED, PLAIT_TIMED_OUT,
                  culprit, evidence);
-    comm_end(comm, &record);
+    end(comm, &record);
 }
 
 /* True if the work's deadline passed, which has ended its communicator. */
@@ -447,7 +461,7 @@ static bool wants_to_leave(const struct comm *comm)
 static void let_leave(struct engine *engine, struct comm *comm)
 {
     if (atomic_load(&comm->over) == 0)
-        comm_show_left(comm);
+        show_left(comm);
     engine_forget(engine, comm);
     atomic_store(&comm->left, true);
 }

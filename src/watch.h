@@ -10,14 +10,8 @@
 /* Looks at what is due by the clock; at aborts in any case. */
 void engine_watch(struct engine *engine, bool now);
 
-/* Ends a communicator: its works fail with `record`, its peers are told. */
-void comm_end(struct comm *comm, const struct fault_record *record);
-
 /* Is the communicator over on `rank`, or left by it, as far as its seat says? */
 bool comm_has_ended(const struct comm *comm, int rank);
-
-/* Tells the peers that this rank has destroyed the communicator. */
-void comm_show_left(struct comm *comm);
 
 /* Fails all works of a communicator that is over. */
 void comm_fail_all(struct comm *comm);
