@@ -1,7 +1,9 @@
 /* The public collectives: check the arguments, then run or start the work. */
-#include <stdint.h>
-#include <stdlib.h>
+#include "calls.h"
 
+#include <stdint.h>
+
+#include "base/handle.h"
 #include "base/status.h"
 #include "engine.h"
 #include "work.h"
@@ -9,7 +11,7 @@
 
 /* ------------------------------------------------------------------ checking */
 
-static plait_status check_type(plait_type type, const char *function)
+plait_status calls_check_type(plait_type type, const char *function)
 {
     if (plait_type_size(type) == 0)
         return failure(PLAIT_INVALID_ARGUMENT,
@@ -107,7 +109,7 @@ static plait_status check_buffers(const struct comm *comm, const struct call *ca
 
 static plait_status check_call(const struct comm *comm, const struct call *call, const char *function)
 {
-    plait_status status = check_type(call->type, function);
+    plait_status status = calls_check_type(call->type, function);
     if (status == PLAIT_OK && collective_reduces(call->kind))
         status = check_op(call->op, function);
     if (status == PLAIT_OK && collective_has_root(call->kind))
@@ -132,17 +134,12 @@ static plait_status start(struct comm *comm, const struct call *call, plait_work
     return PLAIT_OK;
 }
 
-static plait_status run(struct comm *comm, const struct call *call)
+plait_status calls_run(struct comm *comm, const struct call *call)
 {
     struct work work;
     work_init(&work, comm, WORK_COLLECTIVE);
     work.execution.call = *call;
-    plait_status status = engine_run(&comm->world->engine, &work);
-    if (status != PLAIT_OK) {
-        work_tell(&work);
-        free(work.fault);
-    }
-    return status;
+    return engine_run(&comm->world->engine, &work);
 }
 
 /* Everything a collective has in common, once its call is put together. */
@@ -150,7 +147,7 @@ static plait_status collective(plait_comm *handle, struct call *call, plait_work
 {
     struct comm *comm = comm_find(handle, function);
     if (comm == NULL)
-        return handle == NULL ? PLAIT_INVALID_ARGUMENT : PLAIT_INVALID_USAGE;
+        return handle_refusal(handle);
     if (call->kind != COLLECTIVE_BARRIER) {
         plait_status status = check_call(comm, call, function);
         if (status != PLAIT_OK)
@@ -164,7 +161,7 @@ static plait_status collective(plait_comm *handle, struct call *call, plait_work
         if (status != PLAIT_OK)
             return status;
     }
-    return work != NULL ? start(comm, call, work) : run(comm, call);
+    return work != NULL ? start(comm, call, work) : calls_run(comm, call);
 }
 
 plait_status plait_allreduce(plait_comm *comm, const void *input, void *output, size_t count, plait_type type,

@@ -15,17 +15,12 @@
 struct comm *comm_find(const plait_comm *handle, const char *function)
 {
     struct comm *comm = handle_find(HANDLE_COMM, handle);
-    if (comm == NULL) {
-        failure(handle == NULL ? PLAIT_INVALID_ARGUMENT : PLAIT_INVALID_USAGE, "%s: %s", function,
+    if (comm == NULL)
+        failure(handle_refusal(handle), "%s: %s", function,
                 handle == NULL ? "comm is NULL"
                                : "comm is not a living communicator; it was destroyed, or is none");
-    } else if (comm->world->fork_count != fork_count()) {
-        failure(PLAIT_INVALID_USAGE,
-                "%s: this process was forked from rank %d and has no part in its world; create a world of "
-                "its own",
-                function, comm->world->rank);
+    else if (world_is_parents(comm->world, function))
         comm = NULL;
-    }
     return comm;
 }
 
@@ -40,11 +35,6 @@ struct comm *comm_hold(const plait_comm *handle, const char *function)
     if (comm == NULL && held != NULL)
         comm_let_go(held);
     return comm;
-}
-
-static plait_status not_found(const void *handle)
-{
-    return handle == NULL ? PLAIT_INVALID_ARGUMENT : PLAIT_INVALID_USAGE;
 }
 
 /* -------------------------------------------------------------------- making */
@@ -362,7 +352,7 @@ plait_status plait_comm_set_timeout(plait_comm *handle, int64_t timeout_ms)
 {
     struct comm *comm = comm_hold(handle, __func__);
     if (comm == NULL)
-        return not_found(handle);
+        return handle_refusal(handle);
     plait_status status = PLAIT_OK;
     if (timeout_ms == 0)
         status = failure(PLAIT_INVALID_ARGUMENT, "%s: timeout_ms is 0; give milliseconds, or -1 for none",
@@ -387,7 +377,7 @@ plait_status plait_comm_fault(const plait_comm *handle, plait_fault *fault)
 {
     struct comm *comm = comm_hold(handle, __func__);
     if (comm == NULL)
-        return not_found(handle);
+        return handle_refusal(handle);
     struct fault_record record;
     pthread_mutex_lock(&comm->fault_lock);
     record = comm->fault;
@@ -400,7 +390,7 @@ plait_status plait_comm_abort(plait_comm *handle, const char *reason)
 {
     struct comm *comm = comm_hold(handle, __func__);
     if (comm == NULL)
-        return not_found(handle);
+        return handle_refusal(handle);
     comm_ask_abort(comm, reason);
     engine_nudge(&comm->world->engine);
     comm_let_go(comm);

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/futex.h"
@@ -442,6 +443,14 @@ static bool run_at_once(struct engine *engine, struct work *work)
     return true;
 }
 
+/* The end of a work on its caller's stack. */
+static plait_status end_run(struct work *work)
+{
+    plait_status status = work_tell(work);
+    free(work->fault);
+    return status;
+}
+
 /* One that has to wait counts among the communicator's users, so that another thread may destroy it
  * meanwhile. */
 plait_status engine_run(struct engine *engine, struct work *work)
@@ -460,7 +469,7 @@ plait_status engine_run(struct engine *engine, struct work *work)
         drive(engine, work, NO_DEADLINE);
         engine_leave(engine);
         atomic_fetch_sub(users, 1);
-        return work_status(work);
+        return end_run(work);
     }
     if (engine_calls_back(engine))
         return failure(PLAIT_INVALID_USAGE,
@@ -469,9 +478,9 @@ plait_status engine_run(struct engine *engine, struct work *work)
     engine_submit(engine, work);
     if (engine->bell != NULL)
         bell_ring(engine->bell);
-    plait_status status = engine_wait(engine, work, NO_DEADLINE);
+    engine_wait(engine, work, NO_DEADLINE);
     atomic_fetch_sub(users, 1);
-    return status;
+    return end_run(work);
 }
 
 plait_status engine_start(struct engine *engine, struct world *world)

@@ -92,7 +92,8 @@ void engine_nudge(struct engine *engine);
 /* A work is done: wakes those who may wait for it. The driver's. */
 void engine_work_done(struct engine *engine);
 
-/* Runs a collective whose caller waits: `work` lies on the caller's stack. */
+/* Runs a work to its end: `work` lies on the stack of its caller, who waits. A failure's sentence becomes
+ * this thread's. */
 plait_status engine_run(struct engine *engine, struct work *work);
 
 /* Waits for a work, driving when it can. PLAIT_IN_PROGRESS when `deadline` passes first. */

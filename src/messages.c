@@ -1,9 +1,9 @@
 /* Point to point: sends and receives with tags. */
 #include "messages.h"
 
-#include <stdlib.h>
-
+#include "base/handle.h"
 #include "base/status.h"
+#include "calls.h"
 #include "engine.h"
 
 struct message {
@@ -19,9 +19,9 @@ static plait_status check(const struct comm *comm, const struct message *message
                           plait_type type, const char *function)
 {
     bool any = message->kind == WORK_RECV && message->peer == PLAIT_ANY_SOURCE;
-    if (plait_type_size(type) == 0)
-        return failure(PLAIT_INVALID_ARGUMENT, "%s: type is %d; good ones are PLAIT_I8 .. PLAIT_F64",
-                       function, (int)type);
+    plait_status status = calls_check_type(type, function);
+    if (status != PLAIT_OK)
+        return status;
     if (!any && (message->peer < 0 || message->peer >= comm->group.ranks))
         return failure(PLAIT_INVALID_ARGUMENT, "%s: peer is %d; the communicator has ranks 0..%d%s", function,
                        message->peer, comm->group.ranks - 1,
@@ -75,11 +75,8 @@ static plait_status run(struct comm *comm, const struct message *message, int *s
     work_init(&work, comm, message->kind);
     fill(&work, message);
     plait_status status = engine_run(&comm->world->engine, &work);
-    if (status != PLAIT_OK) {
-        work_tell(&work);
-        free(work.fault);
+    if (status != PLAIT_OK)
         return status;
-    }
     if (source != NULL)
         *source = work.source;
     if (received != NULL)
@@ -112,40 +109,32 @@ plait_status message_recv(struct comm *comm, uint64_t context, void *data, size_
     return run(comm, &message, NULL, NULL);
 }
 
-plait_status plait_send(plait_comm *handle, const void *data, size_t count, plait_type type, int peer,
-                        int tag, plait_work **work)
+/* Everything a send and a receive have in common. */
+static plait_status transfer(plait_comm *handle, struct message *message, size_t count, plait_type type,
+                             int *source, size_t *received, plait_work **work, const char *function)
 {
-    struct comm *comm = comm_find(handle, __func__);
+    struct comm *comm = comm_find(handle, function);
     if (comm == NULL)
-        return handle == NULL ? PLAIT_INVALID_ARGUMENT : PLAIT_INVALID_USAGE;
-    struct message message = { .kind = WORK_SEND,
-                               .data = (void *)(uintptr_t)data,
-                               .size = count * plait_type_size(type),
-                               .element_size = plait_type_size(type),
-                               .peer = peer,
-                               .tag = tag,
-                               .context = CONTEXT_CALLERS };
-    plait_status status = check(comm, &message, count, type, __func__);
+        return handle_refusal(handle);
+    message->element_size = plait_type_size(type);
+    message->size = count * message->element_size;
+    message->context = CONTEXT_CALLERS;
+    plait_status status = check(comm, message, count, type, function);
     if (status != PLAIT_OK)
         return status;
-    return work != NULL ? start(comm, &message, work) : run(comm, &message, NULL, NULL);
+    return work != NULL ? start(comm, message, work) : run(comm, message, source, received);
 }
 
-plait_status plait_recv(plait_comm *handle, void *data, size_t count, plait_type type, int peer, int tag,
+plait_status plait_send(plait_comm *comm, const void *data, size_t count, plait_type type, int peer, int tag,
+                        plait_work **work)
+{
+    struct message message = { .kind = WORK_SEND, .data = (void *)(uintptr_t)data, .peer = peer, .tag = tag };
+    return transfer(comm, &message, count, type, NULL, NULL, work, __func__);
+}
+
+plait_status plait_recv(plait_comm *comm, void *data, size_t count, plait_type type, int peer, int tag,
                         int *source, size_t *received, plait_work **work)
 {
-    struct comm *comm = comm_find(handle, __func__);
-    if (comm == NULL)
-        return handle == NULL ? PLAIT_INVALID_ARGUMENT : PLAIT_INVALID_USAGE;
-    struct message message = { .kind = WORK_RECV,
-                               .data = data,
-                               .size = count * plait_type_size(type),
-                               .element_size = plait_type_size(type),
-                               .peer = peer,
-                               .tag = tag,
-                               .context = CONTEXT_CALLERS };
-    plait_status status = check(comm, &message, count, type, __func__);
-    if (status != PLAIT_OK)
-        return status;
-    return work != NULL ? start(comm, &message, work) : run(comm, &message, source, received);
+    struct message message = { .kind = WORK_RECV, .data = data, .peer = peer, .tag = tag };
+    return transfer(comm, &message, count, type, source, received, work, __func__);
 }

@@ -1,13 +1,12 @@
 /* Measures what a cache line costs between two ranks. */
 #include <math.h>
 #include <sched.h>
-#include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/handle.h"
 #include "base/pause.h"
 #include "base/status.h"
-#include "watch.h"
-#include "work.h"
+#include "calls.h"
 #include "world.h"
 
 enum { BATCHES = 8, ROUNDS = 40 };
@@ -68,25 +67,12 @@ static double measure(const struct comm *comm)
     return best < SHARED_CORE_NS ? best : 0;
 }
 
-static plait_status run_call(struct comm *comm, const struct call *call)
-{
-    struct work work;
-    work_init(&work, comm, WORK_COLLECTIVE);
-    work.execution.call = *call;
-    plait_status status = engine_run(&comm->world->engine, &work);
-    if (status != PLAIT_OK) {
-        work_tell(&work);
-        free(work.fault);
-    }
-    return status;
-}
-
 plait_status comm_probe_line(struct comm *comm, double *line_ns)
 {
     double measured = 0;
     if (comm->group.ranks > 1 && comm->group.board != NULL) {
         struct call barrier = { .kind = COLLECTIVE_BARRIER };
-        plait_status status = run_call(comm, &barrier);
+        plait_status status = calls_run(comm, &barrier);
         if (status != PLAIT_OK)
             return status;
         if (comm->group.rank < 2)
@@ -96,7 +82,7 @@ plait_status comm_probe_line(struct comm *comm, double *line_ns)
                               .count = 1,
                               .input = comm->group.rank == 0 ? &measured : NULL,
                               .output = &measured };
-        status = run_call(comm, &share);
+        status = calls_run(comm, &share);
         if (status != PLAIT_OK)
             return status;
     }
@@ -108,7 +94,7 @@ plait_status plait_comm_measure_line(plait_comm *handle, double *line_ns)
 {
     struct comm *comm = comm_find(handle, __func__);
     if (comm == NULL)
-        return handle == NULL ? PLAIT_INVALID_ARGUMENT : PLAIT_INVALID_USAGE;
+        return handle_refusal(handle);
     if (line_ns == NULL)
         return failure(PLAIT_INVALID_ARGUMENT, "%s: line_ns is NULL", __func__);
     return comm_probe_line(comm, line_ns);

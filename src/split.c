@@ -191,7 +191,7 @@ plait_status plait_comm_split(plait_comm *handle, int colour, int key, const pla
 {
     struct comm *parent = comm_find(handle, __func__);
     if (parent == NULL)
-        return handle == NULL ? PLAIT_INVALID_ARGUMENT : PLAIT_INVALID_USAGE;
+        return handle_refusal(handle);
     if (out == NULL)
         return failure(PLAIT_INVALID_ARGUMENT, "%s: comm is NULL", __func__);
     if (colour < 0 && colour != PLAIT_NO_COLOUR)
@@ -264,7 +264,7 @@ plait_status plait_comm_group(plait_comm *handle, const int *ranks, int count, i
 {
     struct comm *parent = comm_find(handle, __func__);
     if (parent == NULL)
-        return handle == NULL ? PLAIT_INVALID_ARGUMENT : PLAIT_INVALID_USAGE;
+        return handle_refusal(handle);
     if (out == NULL)
         return failure(PLAIT_INVALID_ARGUMENT, "%s: comm is NULL", __func__);
     if (tag < 0)

@@ -109,23 +109,18 @@ static struct work *hold(const plait_work *handle, const char *function)
         atomic_fetch_add(&work->references, 1);
         handle_let_go(handle);
     } else {
-        failure(handle == NULL ? PLAIT_INVALID_ARGUMENT : PLAIT_INVALID_USAGE, "%s: %s", function,
+        failure(handle_refusal(handle), "%s: %s", function,
                 handle == NULL ? "work is NULL"
                                : "work is not a living work; it was released, or is no work");
     }
     return work;
 }
 
-static plait_status not_found(const void *handle)
-{
-    return handle == NULL ? PLAIT_INVALID_ARGUMENT : PLAIT_INVALID_USAGE;
-}
-
 plait_status plait_work_status(const plait_work *handle)
 {
     struct work *work = hold(handle, __func__);
     if (work == NULL)
-        return not_found(handle);
+        return handle_refusal(handle);
     plait_status status = work_tell(work);
     work_release(work);
     return status;
@@ -165,7 +160,7 @@ static plait_status test_or_wait(plait_work *handle, int64_t timeout_ms, const c
 {
     struct work *work = hold(handle, function);
     if (work == NULL)
-        return not_found(handle);
+        return handle_refusal(handle);
     plait_status status = PLAIT_OK;
     if (work_status(work) == PLAIT_IN_PROGRESS)
         status = pursue(work, timeout_ms, function);
@@ -189,7 +184,7 @@ plait_status plait_work_on_done(plait_work *handle, plait_work_callback callback
 {
     struct work *work = hold(handle, __func__);
     if (work == NULL)
-        return not_found(handle);
+        return handle_refusal(handle);
     if (callback == NULL) {
         work_release(work);
         return failure(PLAIT_INVALID_ARGUMENT, "%s: callback is NULL", __func__);
@@ -234,7 +229,7 @@ plait_status plait_work_fault(const plait_work *handle, plait_fault *fault)
 {
     struct work *work = hold(handle, __func__);
     if (work == NULL)
-        return not_found(handle);
+        return handle_refusal(handle);
     static const struct fault_record none = { 0 };
     bool failed = work_status(work) < 0 && work->fault != NULL;
     plait_status status = fault_give(failed ? work->fault : &none, fault);

@@ -53,7 +53,7 @@ static inline plait_status work_status(const struct work *work)
     return (plait_status)atomic_load_explicit(&work->status, memory_order_acquire);
 }
 
-/* The thread's sentence for a work that failed. Returns its status. */
+/* Makes the sentence of a work that failed this thread's. Returns its status. */
 plait_status work_tell(const struct work *work);
 
 #endif

@@ -32,9 +32,21 @@ static void watch_forks(void)
     pthread_atfork(NULL, NULL, count_fork);
 }
 
-unsigned fork_count(void)
+/* Forks survived by this process's ancestors since they loaded the library. */
+static unsigned fork_count(void)
 {
     return atomic_load_explicit(&forks, memory_order_relaxed);
+}
+
+bool world_is_parents(const struct world *world, const char *function)
+{
+    if (world->fork_count == fork_count())
+        return false;
+    failure(
+        PLAIT_INVALID_USAGE,
+        "%s: this process was forked from rank %d and has no part in its world; create a world of its own",
+        function, world->rank);
+    return true;
 }
 
 /* ----------------------------------------------------------------------- cards */
@@ -149,9 +161,8 @@ static plait_status read_cards(struct world *world, const struct card *cards, si
         struct card_body body = read_card(&cards[rank]);
         struct member *member = &world->members[rank];
         member->pid = body.pid;
-        member->local = strcmp(body.host_id, world->machine.host_id) == 0;
         memcpy(member->host, body.host_name, sizeof member->host);
-        if (!member->local)
+        if (strcmp(body.host_id, world->machine.host_id) != 0)
             return failure(
                 PLAIT_UNSUPPORTED,
                 "rank %d runs on host %s and rank %d on host %s (or in other containers); ranks of "
@@ -400,7 +411,7 @@ plait_status plait_world_abort(plait_world *handle, const char *reason)
 {
     struct world *world = world_hold(handle, __func__);
     if (world == NULL)
-        return handle == NULL ? PLAIT_INVALID_ARGUMENT : PLAIT_INVALID_USAGE;
+        return handle_refusal(handle);
     pthread_mutex_lock(&world->lock);
     for (struct comm *comm = world->comms; comm != NULL; comm = comm->next)
         comm_ask_abort(comm, reason);
@@ -415,17 +426,12 @@ plait_status plait_world_abort(plait_world *handle, const char *reason)
 struct world *world_find(const plait_world *handle, const char *function)
 {
     struct world *world = handle_find(HANDLE_WORLD, handle);
-    if (world == NULL) {
-        failure(handle == NULL ? PLAIT_INVALID_ARGUMENT : PLAIT_INVALID_USAGE, "%s: %s", function,
+    if (world == NULL)
+        failure(handle_refusal(handle), "%s: %s", function,
                 handle == NULL ? "world is NULL"
                                : "world is not a living world; it was destroyed, or is none");
-    } else if (world->fork_count != fork_count()) {
-        failure(PLAIT_INVALID_USAGE,
-                "%s: this process was forked from rank %d and has no part in its world; create a world of "
-                "its own",
-                function, world->rank);
+    else if (world_is_parents(world, function))
         world = NULL;
-    }
     return world;
 }
 
@@ -493,7 +499,7 @@ plait_status plait_world_fault(const plait_world *handle, plait_fault *fault)
 {
     struct world *world = world_hold(handle, __func__);
     if (world == NULL)
-        return handle == NULL ? PLAIT_INVALID_ARGUMENT : PLAIT_INVALID_USAGE;
+        return handle_refusal(handle);
     pthread_mutex_lock(&world->lock);
     struct fault_record record = world->fault;
     pthread_mutex_unlock(&world->lock);
@@ -512,7 +518,7 @@ plait_status plait_world_get_facts(const plait_world *handle, plait_world_facts 
                        size, sizeof *facts);
     struct world *world = world_hold(handle, __func__);
     if (world == NULL)
-        return handle == NULL ? PLAIT_INVALID_ARGUMENT : PLAIT_INVALID_USAGE;
+        return handle_refusal(handle);
     plait_world_facts known = { .struct_size = size,
                                 .transport = world->transport->name,
                                 .kernels = reduce_set_name(),

@@ -15,7 +15,6 @@
 /* A rank as its card told. */
 struct member {
     int64_t pid;
-    bool local; /* on this rank's host */
     char host[HOST_NAME_BYTES];
 };
 
@@ -30,7 +29,7 @@ struct world {
     struct endpoint *endpoint;
     struct engine engine;
     double line_ns;
-    unsigned fork_count; /* as it was when the world was made */
+    unsigned fork_count; /* when the world was made */
     _Atomic int users;   /* threads inside of functions that may be called while another one destroys it */
 
     pthread_mutex_t lock; /* guards what follows */
@@ -87,8 +86,8 @@ static inline void comm_let_go(struct comm *comm)
     atomic_fetch_sub(&comm->users, 1);
 }
 
-/* Forks survived by this process's ancestors since they loaded the library. */
-unsigned fork_count(void);
+/* Was the world made before this process was forked? Then it is the parent's, and the sentence says so. */
+bool world_is_parents(const struct world *world, const char *function);
 
 /* What a communicator needs to be made; ranks are world ranks. */
 struct comm_plan {

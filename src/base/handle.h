@@ -4,6 +4,10 @@
 #ifndef PLAIT_BASE_HANDLE_H
 #define PLAIT_BASE_HANDLE_H
 
+#include <stddef.h>
+
+#include "plait.h"
+
 enum handle_kind { HANDLE_WORLD = 1, HANDLE_COMM, HANDLE_WORK, HANDLE_THREADS };
 
 /* A handle for `object`, or NULL when memory or the 16 million slots are used up. Any thread. */
@@ -17,6 +21,12 @@ void *handle_find(enum handle_kind kind, const void *handle);
  * only: long enough to count oneself among the object's users. */
 void *handle_hold(enum handle_kind kind, const void *handle);
 void handle_let_go(const void *handle);
+
+/* The status for a handle that was not found: NULL never was one, any other is used at the wrong time. */
+static inline plait_status handle_refusal(const void *handle)
+{
+    return handle == NULL ? PLAIT_INVALID_ARGUMENT : PLAIT_INVALID_USAGE;
+}
 
 /* In the child of a fork: the threads that held handles, or the table, are not there. */
 void handle_after_fork(void);

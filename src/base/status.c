@@ -4,8 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SENTENCE_BYTES = 1024 };
-
 static _Thread_local char sentence[SENTENCE_BYTES];
 
 plait_status failure(plait_status status, const char *format, ...)

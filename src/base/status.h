@@ -6,6 +6,8 @@
 
 #include "plait.h"
 
+enum { SENTENCE_BYTES = 1024 }; /* the most that a sentence has, with its end */
+
 /* Writes the calling thread's sentence and returns `status`, so that whoever
  * first knows the cause can say `return failure(PLAIT_..., "rank %d ...", rank)`.
  * Everyone above passes the status on and leaves the sentence alone. */

@@ -48,7 +48,7 @@ int64_t exchange_last_word_by(const struct exchange *exchange)
 plait_status exchange_failed(struct exchange *exchange, plait_status status)
 {
     exchange->outcome.status = status;
-    snprintf(exchange->outcome.sentence, SENTENCE_BYTES, "%.*s", SENTENCE_BYTES - 1, failure_text());
+    snprintf(exchange->outcome.sentence, OUTCOME_TEXT_BYTES, "%.*s", OUTCOME_TEXT_BYTES - 1, failure_text());
     return status;
 }
 

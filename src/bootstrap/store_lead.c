@@ -171,7 +171,7 @@ static plait_status sweep(struct meeting *meeting)
 
 static plait_status ranks_missing(struct meeting *meeting)
 {
-    char who[SENTENCE_BYTES / 2];
+    char who[OUTCOME_TEXT_BYTES / 2];
     missing_text(meeting->there, meeting->exchange->options->size, who, sizeof who);
     return failure(PLAIT_START_FAILED, "%s of %d did not come within %.1f s (over the %s)", who,
                    meeting->exchange->options->size, exchange_seconds(meeting->exchange),

@@ -23,7 +23,7 @@ struct meeting {
     bool awaited;               /* the round had no outcome yet when it was answered */
     uint64_t over;              /* the generation of a round known to be over, 0 for none */
     struct claim leader;        /* of the latest round seen; size 0 for none */
-    char heard[SENTENCE_BYTES]; /* how that one ended, if not with us */
+    char heard[OUTCOME_TEXT_BYTES]; /* how that one ended, if not with us */
 };
 
 /* Rank 0's side, and the others'. */

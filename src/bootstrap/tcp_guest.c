@@ -51,7 +51,7 @@ static void refuse(struct host *host, struct guest *guest)
     enum { ROOM = 1024 };
     unsigned char frame[ROOM];
     struct outcome outcome = { .status = PLAIT_START_FAILED, .size = 0 };
-    snprintf(outcome.sentence, sizeof outcome.sentence, "%.*s", SENTENCE_BYTES - 1, failure_text());
+    snprintf(outcome.sentence, sizeof outcome.sentence, "%.*s", OUTCOME_TEXT_BYTES - 1, failure_text());
     struct place place = tcp_place(guest->hello, guest->nonce);
     size_t size = wire_outcome_size(outcome.status, 0);
     wire_put_outcome(frame, &outcome);

@@ -96,7 +96,7 @@ static void expire(struct host *host)
 static plait_status ranks_missing(struct host *host)
 {
     const struct claim *self = &host->exchange->self;
-    char who[SENTENCE_BYTES / 4], away[REASON_BYTES + 64] = "";
+    char who[OUTCOME_TEXT_BYTES / 4], away[REASON_BYTES + 64] = "";
     bool *there = calloc((size_t)self->size, sizeof *there);
     if (there == NULL)
         return failure(PLAIT_START_FAILED, "%d of %d ranks did not come", host->missing, self->size);

@@ -301,7 +301,7 @@ bool wire_sealed(const unsigned char *frame, size_t size, const unsigned char *k
 
 /* --------------------------------------------------------------- outcomes */
 
-enum { OUTCOME_HEAD_BYTES = HEADER_BYTES + 4 + 4 + 8 + JOB_KEY_BYTES + NONCE_BYTES + SENTENCE_BYTES };
+enum { OUTCOME_HEAD_BYTES = HEADER_BYTES + 4 + 4 + 8 + JOB_KEY_BYTES + NONCE_BYTES + OUTCOME_TEXT_BYTES };
 
 size_t wire_outcome_size(plait_status status, int size)
 {
@@ -319,7 +319,7 @@ void wire_put_outcome(unsigned char *frame, const struct outcome *outcome)
     put_number(&cursor, outcome->generation, 8);
     put_bytes(&cursor, outcome->secret, JOB_KEY_BYTES);
     put_bytes(&cursor, outcome->outsider, NONCE_BYTES);
-    put_bytes(&cursor, outcome->sentence, SENTENCE_BYTES);
+    put_bytes(&cursor, outcome->sentence, OUTCOME_TEXT_BYTES);
     for (int i = 0; i < outcome->size; i++)
         put_bytes(&cursor, outcome->nonces != NULL ? outcome->nonces[i] : nobody, NONCE_BYTES);
     for (int i = 0; outcome->status == PLAIT_OK && i < outcome->size; i++)
@@ -343,7 +343,7 @@ bool wire_get_outcome(const unsigned char *frame, size_t size, struct outcome *o
     outcome->generation = get_number(&reader, 8);
     get_bytes(&reader, outcome->secret, JOB_KEY_BYTES);
     get_bytes(&reader, outcome->outsider, NONCE_BYTES);
-    get_text(&reader, outcome->sentence, SENTENCE_BYTES);
+    get_text(&reader, outcome->sentence, OUTCOME_TEXT_BYTES);
     if (!reader.good)
         return false;
     /* A failure may come from a rank 0 that counts other ranks than we do. */

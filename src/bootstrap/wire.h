@@ -19,7 +19,7 @@ enum {
     WIRE_RANKS_MAX = 1 << 20,
     NONCE_BYTES = 16,
     HOST_BYTES = 64,
-    SENTENCE_BYTES = 512,
+    OUTCOME_TEXT_BYTES = 512,
 
     HEADER_BYTES = 16, /* magic 8, version 2, kind 2, size of the body 4 */
     CLAIM_BYTES = 4 + 4 + 8 + 8 + 8 + NONCE_BYTES + HOST_BYTES,
@@ -107,7 +107,7 @@ struct outcome {
     uint64_t generation;
     unsigned char secret[JOB_KEY_BYTES]; /* what the world's key is derived from */
     unsigned char outsider[NONCE_BYTES]; /* a failed claimant it is meant for as well */
-    char sentence[SENTENCE_BYTES];
+    char sentence[OUTCOME_TEXT_BYTES];
     unsigned char (*nonces)[NONCE_BYTES]; /* size of them; NULL where there are none */
     struct card *cards;                   /* size of them; NULL where there are none */
 };

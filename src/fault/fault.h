@@ -2,9 +2,8 @@
 #ifndef PLAIT_FAULT_FAULT_H
 #define PLAIT_FAULT_FAULT_H
 
+#include "base/status.h"
 #include "plait.h"
-
-enum { SENTENCE_BYTES = 1024 };
 
 struct fault_record {
     plait_fault fault; /* kind PLAIT_FAULT_NONE: nothing is wrong */

@@ -51,7 +51,7 @@ static void try_outcome(const uint8_t *data, size_t size, int ranks)
     struct outcome outcome = { .size = ranks, .nonces = nonces, .cards = cards };
     if (!wire_get_outcome(data, size, &outcome))
         return;
-    expect(memchr(outcome.sentence, '\0', SENTENCE_BYTES) != NULL);
+    expect(memchr(outcome.sentence, '\0', OUTCOME_TEXT_BYTES) != NULL);
     expect(outcome.status != PLAIT_OK || size == wire_outcome_size(PLAIT_OK, ranks));
     unsigned char *again = malloc(wire_outcome_size(outcome.status, ranks));
     struct outcome back = { .size = ranks, .nonces = nonces, .cards = cards };

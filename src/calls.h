@@ -1,0 +1,14 @@
+/* What the other public calls share with the collectives. */
+#ifndef PLAIT_CALLS_H
+#define PLAIT_CALLS_H
+
+#include "fault/call.h"
+#include "world.h"
+
+/* Is `type` an element type? `function` is the caller's name, for the sentence. */
+plait_status calls_check_type(plait_type type, const char *function);
+
+/* Runs a collective to its end. */
+plait_status calls_run(struct comm *comm, const struct call *call);
+
+#endif
