@@ -4,10 +4,10 @@
  * This header is the whole public API. It is plain C (C99 and later, C++11 and
  * later), names no platform or CUDA type, and every object in it is opaque.
  *
- * A process takes part in a *world* as one *rank*. A world has a *communicator*
- * of all its ranks; more are made by splitting it. A collective is a call that
- * every rank of a communicator makes, in the same order and with the same
- * count, type, operation and root:
+ * A process (or a thread, see plait_thread_group) takes part in a *world* as one
+ * *rank*. A world has a *communicator* of all its ranks; more are made by
+ * splitting it. A collective is a call that every rank of a communicator makes,
+ * in the same order and with the same count, type, operation and root:
  *
  *     plait_world *world = NULL;
  *     plait_status status = plait_world_create(NULL, &world); // torchrun's environment
@@ -22,13 +22,18 @@
  * - `count` is elements, `size` is bytes, times carry their unit (`timeout_ms`).
  * - A function that can fail returns a plait_status; plait_last_error() then
  *   holds one sentence for the calling thread. Out-parameters are set on success only.
+ * - NULL for a handle is PLAIT_INVALID_ARGUMENT, unless the function says that it is fine.
  * - Create and release pair up; release takes NULL. A handle used after its
  *   release is answered with PLAIT_INVALID_USAGE, never with a crash.
  * - Threads: a communicator takes calls from one thread at a time; different
  *   communicators are independent, and a work may be tested, waited for and
- *   released from any thread. plait_world_abort(), plait_comm_abort(),
- *   plait_last_error(), the status and fault readers are safe from any thread
- *   at any time. Exceptions are named at the function.
+ *   released from any thread. Safe from any thread at any time are
+ *   plait_world_abort(), plait_comm_abort(), plait_comm_set_timeout(), the log,
+ *   and all functions that only ask (rank, size, facts, status, fault, last plan).
+ *   Exceptions are named at the function.
+ * - Structs that may grow begin with `struct_size`: set it to the struct's
+ *   sizeof. A program keeps working with a later library, and an earlier library
+ *   refuses (PLAIT_UNSUPPORTED) options that it does not know unless they are zero.
  * - Fork: a child has no part in its parent's worlds; calls on them return
  *   PLAIT_INVALID_USAGE there, and plait_world_destroy() frees nothing.
  */
@@ -65,7 +70,7 @@ typedef enum plait_status {
     /* Mend the call: nothing was sent and nothing has changed. */
     PLAIT_INVALID_ARGUMENT = -1, /**< a pointer, count, rank, type, ... is wrong */
     PLAIT_INVALID_USAGE = -2,    /**< right arguments at the wrong moment: after destroy, after a fork */
-    PLAIT_INVALID_SETTING = -3,  /**< an option or PLAIT_* variable has a value that is not one of the good ones */
+    PLAIT_INVALID_SETTING = -3,  /**< an option or PLAIT_* variable has none of the good values */
     PLAIT_UNSUPPORTED = -4,      /**< this build or machine can't do it */
 
     /* Give the machine more, or ask for less, then try again. */
@@ -106,8 +111,8 @@ PLAIT_API const char *plait_status_name(plait_status status);
 /**
  * One sentence on the calling thread's latest failed call: what was wrong,
  * where, and what to do. "" before the first failure. Valid until this
- * thread's next failure. A failed work's sentence becomes the waiter's when
- * plait_work_wait() or plait_work_test() returns the failure.
+ * thread's next failure. A failed work's sentence becomes the caller's when
+ * plait_work_wait(), plait_work_test() or plait_work_status() returns the failure.
  */
 PLAIT_API const char *plait_last_error(void);
 
@@ -133,7 +138,7 @@ typedef struct plait_fault {
     char operation[32];        /**< "all-reduce" */
     char call[160];            /**< "all-reduce of 1024 f32, sum", as this rank made it */
     char evidence[512];        /**< how it is known */
-    char communicator[64];     /**< its name: "world", or what plait_comm_options says */
+    char communicator[64];     /**< its name: "world", "world/3", or what plait_comm_options says */
 } plait_fault;
 
 /* ------------------------------------------------------------------- world */
@@ -171,19 +176,31 @@ typedef struct plait_thread_group plait_thread_group;
 /**
  * Makes a meeting point for `ranks` threads, each of which creates a world
  * with options.threads set to it and its own rank. Reusable for one world
- * after another. PLAIT_INVALID_ARGUMENT unless 1 <= ranks <= 1024.
+ * after another.
+ *
+ *     plait_world_options options = { .struct_size = sizeof options,
+ *                                     .threads = group, .rank = my_number, .size = 4 };
+ *     plait_status status = plait_world_create(&options, &world); // on each of the 4 threads
+ *
+ * Returns PLAIT_OK; PLAIT_INVALID_ARGUMENT unless 1 <= ranks <= 1024; PLAIT_OUT_OF_MEMORY.
+ * Threads: any.
  */
 PLAIT_API plait_status plait_thread_group_create(int ranks, plait_thread_group **group);
 
-/** Frees a group; worlds made through it live on. NULL is fine. */
+/** Frees a group; worlds made through it live on, those that are starting fail. NULL is fine. Any thread. */
 PLAIT_API void plait_thread_group_destroy(plait_thread_group *group);
 
-/** Called once for each fault of a world, on the thread that found it. It may call the any-time functions only. */
+/**
+ * Called once for each fault of a communicator of the world, on the thread that
+ * found it. It may call the functions that are safe at any time, and no others.
+ */
 typedef void (*plait_fault_handler)(void *context, const plait_fault *fault);
 
 /**
  * How to create a world. Zero in every field is the default; set struct_size
- * and what you need. PLAIT_* variables override the fields named beside them.
+ * and what you need. PLAIT_* variables override the fields named beside them;
+ * MASTER_ADDR and MASTER_PORT only stand in for theirs. What the pointers lead
+ * to is read during plait_world_create() only.
  *
  * How ranks find each other, first match wins:
  *   threads      ranks are threads of this process; rank and size are required
@@ -204,7 +221,7 @@ typedef struct plait_world_options {
     const void *job_key;    /**< a secret that all ranks share and strangers do not; PLAIT_JOB_KEY */
     size_t job_key_size;    /**< bytes */
     int64_t timeout_ms;     /**< deadline of an operation; 0: 600 000; < 0: none; PLAIT_TIMEOUT_MS */
-    int64_t start_timeout_ms; /**< deadline of plait_world_create(); 0: 120 000; PLAIT_START_TIMEOUT_MS */
+    int64_t start_timeout_ms; /**< of the start; 0: 120 000; < 0: none; PLAIT_START_TIMEOUT_MS */
     const char *transport;  /**< "auto" (NULL), "inproc", "shm"; PLAIT_TRANSPORT */
     const char *plan;       /**< "auto" (NULL) or a planner's name, for tests; PLAIT_PLAN */
     plait_fault_handler on_fault;
@@ -217,10 +234,12 @@ typedef struct plait_world_options {
  * options  NULL: all defaults, so rank and size come from the environment
  * world    set on PLAIT_OK only; end it with plait_world_destroy()
  *
- * Returns PLAIT_OK; PLAIT_INVALID_ARGUMENT or PLAIT_INVALID_SETTING for
- * options that contradict each other or can't be; PLAIT_START_FAILED when ranks
- * are missing at the deadline (the sentence names them), when two processes claim one
- * number, or when nobody with the right job key answers; PLAIT_OUT_OF_MEMORY, PLAIT_OUT_OF_RESOURCES.
+ * Returns PLAIT_OK; PLAIT_INVALID_ARGUMENT or PLAIT_INVALID_SETTING for options
+ * that contradict each other, can't be, or differ between ranks that must agree;
+ * PLAIT_UNSUPPORTED for ranks on several hosts; PLAIT_START_FAILED when ranks are
+ * missing at the deadline (the sentence names them) or die meanwhile, when two
+ * processes claim one number, or when nobody with the right job key answers;
+ * PLAIT_OUT_OF_MEMORY, PLAIT_OUT_OF_RESOURCES, PLAIT_SYSTEM_ERROR.
  * Threads: any; one process may hold many worlds.
  */
 PLAIT_API plait_status plait_world_create(const plait_world_options *options, plait_world **world);
@@ -239,15 +258,22 @@ PLAIT_API plait_comm *plait_world_comm(plait_world *world);
 
 /**
  * Gives up: every operation under way or started later, on this rank and, as
- * soon as they notice, on all others, fails with PLAIT_ABORTED. `reason` (may
- * be NULL) is what the others' sentences quote. Returns at once. Any thread.
+ * soon as they notice, on all others, fails with PLAIT_ABORTED. `reason` (NULL
+ * is fine) is what the sentences quote, at most 79 bytes of it. Returns at
+ * once. Any thread. What is left is to destroy the world.
  */
 PLAIT_API plait_status plait_world_abort(plait_world *world, const char *reason);
 
 /**
- * Leaves the world and frees it. What still runs is given up to a second to finish,
- * then aborted; with dead peers it is not waited for. Works stay readable
- * until they are released. NULL is fine.
+ * Leaves the world and frees it, with all of its communicators. What still runs,
+ * a blocking call in which another thread waits included, is given up to a
+ * second in all to finish and then fails with PLAIT_ABORTED; with dead peers it
+ * is not waited for. Works stay readable until they are released. NULL is fine.
+ *
+ * Returns PLAIT_OK; PLAIT_INVALID_USAGE from a callback, in a forked child, or
+ * when the world is gone.
+ * Threads: any. That no other thread begins a call on the world or its
+ * communicators meanwhile is the caller's part, but for those that are safe at any time.
  */
 PLAIT_API plait_status plait_world_destroy(plait_world *world);
 
@@ -260,15 +286,18 @@ typedef struct plait_world_facts {
     const char *transport; /**< "shm" */
     const char *kernels;   /**< "avx512" */
     double line_ns;        /**< a cache line's way between two ranks' cores at start; 0 if not measured */
-    int cores;             /**< cores this process may use */
+    int cores;             /**< cores that the ranks of this host may use between them */
     size_t staging_size;   /**< bytes of shared memory of each rank that a communicator stages through */
 } plait_world_facts;
+
+/** Fills `facts`; PLAIT_INVALID_ARGUMENT if its struct_size is not set. Any thread. */
 PLAIT_API plait_status plait_world_get_facts(const plait_world *world, plait_world_facts *facts);
 
 /**
  * Measures the way of a cache line, in nanoseconds, between ranks 0 and 1 of
- * `comm` (0 with one rank, or where no memory is shared). A collective call; takes
- * less than a millisecond when the ranks have cores to themselves.
+ * `comm` (0 with one rank, where no memory is shared, or where they share a
+ * core). A collective call that blocks: less than a millisecond when the ranks
+ * have cores to themselves, 20 ms at most once all have come. Fails as collectives do.
  */
 PLAIT_API plait_status plait_comm_measure_line(plait_comm *comm, double *line_ns);
 
@@ -278,7 +307,7 @@ PLAIT_API plait_status plait_comm_measure_line(plait_comm *comm, double *line_ns
 typedef struct plait_comm_options {
     size_t struct_size; /**< sizeof(plait_comm_options); 0 means this version's */
     int64_t timeout_ms; /**< deadline of an operation; 0: the parent's; < 0: none */
-    const char *name;   /**< for logs and faults; copied; NULL: "world/3" */
+    const char *name;   /**< for logs and faults; up to 63 bytes are copied; NULL: "world/3" */
 } plait_comm_options;
 
 #define PLAIT_NO_COLOUR (-1) /**< "I am in no group of this split" */
@@ -286,11 +315,19 @@ typedef struct plait_comm_options {
 /**
  * Splits `parent`: ranks that pass the same colour (>= 0) share a new
  * communicator, ordered by key, then by rank in the parent. A collective call
- * of all ranks of `parent`. Opens no connection. Threads: one thread at a time
- * makes communicators of a world, whichever the parents.
+ * of all ranks of `parent`, which blocks. Opens no connection. A rank can be in
+ * 1024 communicators at a time; eight of them, the world's own included, have
+ * large staging memory, further ones 16 KiB a rank, which is slower.
+ *
+ *     plait_comm *row = NULL; // of a grid of ranks, `columns` wide
+ *     plait_status status = plait_comm_split(plait_world_comm(world), rank / columns, rank, NULL, &row);
  *
  * options  NULL is fine
- * comm     set to the new communicator, or to NULL for PLAIT_NO_COLOUR
+ * comm     set to the new communicator, or to NULL for PLAIT_NO_COLOUR; for plait_comm_destroy()
+ *
+ * Returns PLAIT_OK; PLAIT_INVALID_ARGUMENT; PLAIT_OUT_OF_RESOURCES when a member
+ * is in 1024 already; what collectives return.
+ * Threads: one thread at a time makes communicators of a world, whichever the parents.
  */
 PLAIT_API plait_status plait_comm_split(plait_comm *parent, int colour, int key,
                                         const plait_comm_options *options, plait_comm **comm);
@@ -299,10 +336,13 @@ PLAIT_API plait_status plait_comm_split(plait_comm *parent, int colour, int key,
  * Makes a communicator of some ranks of `parent`, called by those ranks only,
  * each with the same list and tag; calls that overlap in time need different
  * tags. Rank i of the new communicator is `ranks[i]` of the parent. Opens no
- * connection. Threads: as plait_comm_split().
+ * connection. Blocks until all members have called it. Returns and threads: as
+ * plait_comm_split().
  *
- * ranks  `count` different ranks of `parent`, the caller's among them
- * tag    0 .. 2^31 - 1
+ * ranks    `count` different ranks of `parent`, the caller's among them
+ * tag      0 .. 2^31 - 1
+ * options  NULL is fine
+ * comm     set to the new communicator; for plait_comm_destroy()
  */
 PLAIT_API plait_status plait_comm_group(plait_comm *parent, const int *ranks, int count, int tag,
                                         const plait_comm_options *options, plait_comm **comm);
@@ -313,17 +353,21 @@ PLAIT_API int plait_comm_rank(const plait_comm *comm);
 PLAIT_API int plait_comm_size(const plait_comm *comm);
 /** The world rank of `rank` of `comm`, or -1. */
 PLAIT_API int plait_comm_world_rank(const plait_comm *comm, int rank);
-/** Changes the deadline of operations started from now on; < 0: none; 0 is refused. */
+/** Changes the deadline of operations started from now on; < 0: none; 0 is refused. Any thread. */
 PLAIT_API plait_status plait_comm_set_timeout(plait_comm *comm, int64_t timeout_ms);
 /** As plait_world_abort(), for one communicator. */
 PLAIT_API plait_status plait_comm_abort(plait_comm *comm, const char *reason);
 /** The first fault that ended `comm`, or its latest mismatch. Any thread. */
 PLAIT_API plait_status plait_comm_fault(const plait_comm *comm, plait_fault *fault);
-/** How the latest finished collective of `comm` was carried out: "direct one-shot". Any thread; static. */
+/**
+ * How the latest collective of `comm` was carried out: "direct-one-shot"; "none yet"
+ * before the first, "" for a dead handle. Any thread; static.
+ */
 PLAIT_API const char *plait_comm_last_plan(const plait_comm *comm);
 /**
  * Frees a communicator that a split or group made. Local: the other ranks may
- * do it later. Works under way are given up to a second, then aborted. NULL is fine.
+ * do it later. What still runs is treated as by plait_world_destroy(), and so
+ * are other threads. NULL is fine. PLAIT_INVALID_USAGE for the world's own.
  */
 PLAIT_API plait_status plait_comm_destroy(plait_comm *comm);
 
@@ -382,8 +426,8 @@ PLAIT_API const char *plait_op_name(plait_op op);
  * output may be the same where "in place" says so and must not overlap otherwise.
  * Counts above 2^31 are fine; counts whose bytes exceed PTRDIFF_MAX are refused.
  *
- * Returns PLAIT_OK, or: PLAIT_INVALID_ARGUMENT, PLAIT_INVALID_USAGE,
- * PLAIT_OUT_OF_MEMORY before anything was sent; PLAIT_MISMATCH when another
+ * Returns PLAIT_OK, or: PLAIT_INVALID_ARGUMENT, PLAIT_INVALID_USAGE (a blocking
+ * call from a callback is one), PLAIT_OUT_OF_MEMORY before anything was sent; PLAIT_MISMATCH when another
  * rank made a different call (it fails on all ranks, outputs untouched, the
  * communicator goes on); PLAIT_TIMED_OUT, PLAIT_PEER_LOST, PLAIT_ABORTED, after
  * which outputs are undefined and the communicator can only be destroyed. With
@@ -463,20 +507,36 @@ PLAIT_API plait_status plait_barrier(plait_comm *comm, plait_work **work);
  * Sends `count` elements to `peer`. Messages between two ranks with one tag
  * arrive in the order sent; messages of different tags are independent. Sends are not
  * collectives and may run beside them. A small message is taken over at once;
- * a large one completes when the peer receives it.
+ * a large one (above 8 KiB) completes when the peer receives it.
+ *
+ *     if (rank == 0)
+ *         status = plait_send(comm, data, 100, PLAIT_F64, 1, 7, NULL);
+ *     if (rank == 1)
+ *         status = plait_recv(comm, data, 100, PLAIT_F64, 0, 7, NULL, &received, NULL);
  *
  * peer  another rank of `comm`
  * tag   0 .. 2^31 - 1
+ * work  NULL: returns when `data` may be used again; else as for collectives
+ *
+ * Returns what collectives return but PLAIT_MISMATCH: PLAIT_PEER_LOST when `peer`
+ * died or left. A failure of any rank ends the communicator's messages, too.
  */
 PLAIT_API plait_status plait_send(plait_comm *comm, const void *data, size_t count, plait_type type, int peer,
                                   int tag, plait_work **work);
 
 /**
  * Receives a message of at most `count` elements with `tag` from `peer` or
- * from PLAIT_ANY_SOURCE. plait_work_source() and plait_work_count() tell what
- * came; for a blocking call, `source` and `received` do (NULL is fine).
+ * from PLAIT_ANY_SOURCE. Sizes are matched, types are not: n bytes count as
+ * n / plait_type_size(type) elements.
  *
- * Returns also PLAIT_TRUNCATED: the message was longer. It is consumed; the buffer is untouched.
+ * source, received  of a blocking call: the rank whose message came, and its
+ *                   elements; NULL is fine. With a work they stay as they are,
+ *                   and plait_work_source() and plait_work_count() tell
+ *
+ * Returns as plait_send(), and PLAIT_TRUNCATED: the message was longer; it is
+ * consumed, the buffer is untouched and the communicator goes on. A receive from
+ * any source fails with PLAIT_PEER_LOST as soon as one rank of the communicator
+ * has died, for that may have been the sender, or when all others have left.
  */
 PLAIT_API plait_status plait_recv(plait_comm *comm, void *data, size_t count, plait_type type, int peer,
                                   int tag, int *source, size_t *received, plait_work **work);
@@ -494,10 +554,17 @@ PLAIT_API plait_status plait_work_test(plait_work *work);
  *
  * timeout_ms  < 0: no limit but the operation's own deadline; 0: as
  *             plait_work_test(). When it passes, PLAIT_IN_PROGRESS comes back and the work goes on.
+ *
+ * Returns also PLAIT_INVALID_USAGE: from a callback, where nothing may wait, for a
+ * work that is not done.
  */
 PLAIT_API plait_status plait_work_wait(plait_work *work, int64_t timeout_ms);
 
-/** Called when a work is done, on the thread that finished it. Must not wait for works. */
+/**
+ * Called when a work is done, on the thread that finished it. It may start works,
+ * ask, and release works; blocking calls, waits and destroys return
+ * PLAIT_INVALID_USAGE there.
+ */
 typedef void (*plait_work_callback)(void *context, plait_work *work, plait_status status);
 
 /**
@@ -525,11 +592,12 @@ typedef enum plait_log_level {
     PLAIT_LOG_DEBUG = 4
 } plait_log_level;
 
-/** Takes one line, without a line end. May be called from any thread. */
+/** Takes one line, without a line end. May be called from any thread, several at a time. */
 typedef void (*plait_log_sink)(void *context, plait_log_level level, const char *line);
 
 /**
- * Sends log lines to `sink` instead of stderr; NULL restores stderr.
+ * Sends log lines to `sink` instead of stderr; NULL restores stderr. A line under
+ * way on another thread may still reach the former sink. Any thread.
  * PLAIT_LOG=error|warn|info|debug sets what is logged; warn by default.
  */
 PLAIT_API void plait_log_set_sink(plait_log_sink sink, void *context);

@@ -97,7 +97,7 @@ class ProcessGroupPlait : public c10d::Backend {
     void abort() override;
     void shutdown() override;
 
-    /* How the latest collective was carried out: "direct one-shot". */
+    /* How the latest collective was carried out: "direct-one-shot". */
     std::string last_plan() const;
 
     ProcessGroupPlait(std::shared_ptr<World> world, plait_comm *comm, bool owns_comm, milliseconds timeout,

@@ -171,7 +171,7 @@ static void finish(struct execution *x)
     struct group *group = x->group;
     x->phase = PHASE_DONE;
     x->status = PLAIT_OK;
-    group->last_plan = x->program == NULL ? "direct inline" : x->program->plan.planner->name;
+    group->last_plan = x->program == NULL ? "direct-inline" : x->program->plan.planner->name;
     if (x->program != NULL && x->program->plan.window_blocks > 0)
         leave_slots(x);
 }
