@@ -56,14 +56,13 @@ bool patience_turn(struct patience *patience, const struct waiting *waiting)
     }
     if (patience->since_ns == 0)
         patience->since_ns = clock_ns();
-    if ((++patience->yields & 15) != 0) {
+    /* The clock after each yield: where others want the core, too, a single one may last for milliseconds. */
+    patience->yields++;
+    if (clock_ns() - patience->since_ns < YIELD_NS) {
         sched_yield();
-        return false;
+        return (patience->yields & 15) == 0;
     }
-    if (clock_ns() - patience->since_ns < YIELD_NS)
-        sched_yield();
-    else
-        nap(waiting);
+    nap(waiting);
     return true;
 }
 
