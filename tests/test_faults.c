@@ -719,7 +719,7 @@ static void run_birth(struct rank *rank)
 static void birth_is_survived(void **state)
 {
     const enum ranks_way *way = *state;
-    for (int i = 0; i < 1 + 11 * test_settings()->scale / 100; i++) {
+    for (int i = 0; i < 1 + 5 * test_settings()->scale / 100; i++) {
         struct ranks_setup setup = { .way = *way, .size = 3, .bare = true, .start_timeout_ms = 600, .limit_s = 20,
                                      .shared_size = sizeof(struct scene) };
         struct ranks *ranks = ranks_start(&setup, run_birth, NULL);
