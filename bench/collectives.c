@@ -1,7 +1,6 @@
 #include "collectives.h"
 
 #include <ctype.h>
-#include <stdint.h>
 #include <string.h>
 
 enum { TAG = 0 };

@@ -1,6 +1,5 @@
 #include "engine.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 

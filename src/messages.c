@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "calls.h"
 #include "engine.h"
+#include "work.h"
 
 struct message {
     enum work_kind kind;

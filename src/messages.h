@@ -2,7 +2,6 @@
 #ifndef PLAIT_MESSAGES_H
 #define PLAIT_MESSAGES_H
 
-#include "work.h"
 #include "world.h"
 
 /* Contexts that a communicator's messages are kept apart by. */

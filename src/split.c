@@ -6,9 +6,7 @@
 
 #include "base/handle.h"
 #include "base/status.h"
-#include "engine.h"
 #include "messages.h"
-#include "work.h"
 #include "world.h"
 
 /* What a rank has to offer. */

@@ -2,7 +2,6 @@
 #ifndef PLAIT_BASE_FUTEX_H
 #define PLAIT_BASE_FUTEX_H
 
-#include <limits.h>
 #include <linux/futex.h>
 #include <stdatomic.h>
 #include <stdint.h>

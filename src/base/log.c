@@ -1,6 +1,7 @@
 #include "base/log.h"
 
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <unistd.h>

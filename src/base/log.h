@@ -2,7 +2,6 @@
 #ifndef PLAIT_BASE_LOG_H
 #define PLAIT_BASE_LOG_H
 
-#include <stdarg.h>
 #include <stdbool.h>
 
 #include "plait.h"

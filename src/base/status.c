@@ -1,6 +1,7 @@
 #include "base/status.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 

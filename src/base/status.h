@@ -2,8 +2,6 @@
 #ifndef PLAIT_BASE_STATUS_H
 #define PLAIT_BASE_STATUS_H
 
-#include <stdarg.h>
-
 #include "plait.h"
 
 enum { SENTENCE_BYTES = 1024 }; /* the most that a sentence has, with its end */

@@ -1,7 +1,7 @@
 #include "bootstrap/bootstrap.h"
 
-#include <errno.h>
 #include <sodium.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>

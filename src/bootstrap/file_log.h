@@ -4,7 +4,6 @@
 #ifndef PLAIT_BOOTSTRAP_FILE_LOG_H
 #define PLAIT_BOOTSTRAP_FILE_LOG_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

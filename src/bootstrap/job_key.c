@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/status.h"
 #include "bootstrap/way.h"
 
 _Static_assert(PROOF_BYTES == crypto_auth_BYTES, "a proof is a MAC");

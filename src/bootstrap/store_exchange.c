@@ -30,6 +30,7 @@
  * generation. Whoever may write the store can keep a world from starting; without a
  * caller's job key they can also take part in it: the store is the trust boundary. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"

@@ -1,4 +1,5 @@
 /* A joiner's side of the exchange over a store: see store_exchange.c. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

@@ -1,5 +1,6 @@
 /* Rank 0's side of the exchange over a store: see store_exchange.c. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

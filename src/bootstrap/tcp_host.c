@@ -5,6 +5,7 @@
  * else. Guests that have proved nothing are few: when there are UNPROVEN_MAX, or no descriptors are
  * left, the oldest makes room for the next. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,6 +1,7 @@
 /* A joiner: goes round the places where rank 0 may be until one answers as rank 0 of this job does. */
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

@@ -2,6 +2,7 @@
  * other; on the first of a few ports that is free at all of them. */
 #include <errno.h>
 #include <netinet/in.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>

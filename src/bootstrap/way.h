@@ -2,9 +2,6 @@
 #ifndef PLAIT_BOOTSTRAP_WAY_H
 #define PLAIT_BOOTSTRAP_WAY_H
 
-#include <stdbool.h>
-#include <stdio.h>
-
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/wire.h"
 

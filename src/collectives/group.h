@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/settings.h"
 #include "collectives/plan.h"
-#include "collectives/stores.h"
 #include "transport/transport.h"
 
 struct program;

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/status.h"
+#include "collectives/stores.h"
 
 enum { PROVED_RANKS = 16 }; /* proving more takes longer than a debug run should wait */
 

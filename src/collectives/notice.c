@@ -1,7 +1,6 @@
 #include "collectives/notice.h"
 
 #include <sched.h>
-#include <stdio.h>
 #include <string.h>
 #if defined(__x86_64__)
 #include <emmintrin.h>

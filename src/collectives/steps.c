@@ -5,6 +5,7 @@
 #include "base/pause.h"
 #include "base/span.h"
 #include "collectives/notice.h"
+#include "collectives/stores.h"
 #include "device/copy.h"
 #include "device/reduce.h"
 

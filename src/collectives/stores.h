@@ -8,7 +8,6 @@
 #define PLAIT_COLLECTIVES_STORES_H
 
 #include <stdbool.h>
-#include <stddef.h>
 
 #include "base/settings.h"
 

@@ -2,7 +2,6 @@
  * the executor knows how to take, stages in order, signals where they must be. */
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "base/status.h"
 #include "collectives/verify.h"

@@ -7,7 +7,6 @@
 #define PLAIT_TRANSPORT_BOARD_H
 
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

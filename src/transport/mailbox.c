@@ -1,6 +1,5 @@
 #include "transport/mailbox.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "device/copy.h"
