@@ -263,7 +263,7 @@ static void watch(struct ranks *ranks)
     struct sigaction action = { .sa_handler = cut_short };
     sigaction(SIGALRM, &action, NULL);
     watched = ranks;
-    int limit_s = ranks->setup.limit_s != 0 ? ranks->setup.limit_s : 60;
+    int limit_s = ranks->setup.limit_s != 0 ? ranks->setup.limit_s : 150;
     alarm((unsigned)(limit_s * (ranks_slowness() > 1 ? 3 : 1)));
 }
 

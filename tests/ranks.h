@@ -41,7 +41,7 @@ struct ranks_setup {
     int64_t timeout_ms;       /* options.timeout_ms; 0: 20 s */
     int64_t start_timeout_ms; /* likewise */
     size_t shared_size;       /* bytes of rank.shared */
-    int limit_s;              /* the watchdog's; 0: 60 s */
+    int limit_s;              /* the watchdog's; 0: 150 s, for busy machines */
     bool bare;                /* the function creates its world itself, with rank_options() */
     uint64_t absent;          /* bit r: rank r is not started */
     size_t stack_size;        /* bytes, of the ranks that are threads; 0: the system's choice */
