@@ -221,7 +221,8 @@ static plait_status connect_peers(struct world *world, const struct card *cards,
         memcpy(blobs[rank], body.blob, sizeof body.blob);
         peers[rank] = (struct peer){ .rank = rank, .pid = body.pid, .blob = blobs[rank] };
     }
-    status = world->transport->connect(world->endpoint, peers, world->size, result->job_key, deadline);
+    status = world->transport->connect(world->endpoint, peers, world->size, result->generation,
+                                       result->job_key, deadline);
 
 cleanup:
     free(blobs);
@@ -241,8 +242,7 @@ static plait_status meet(struct world *world, int64_t deadline)
 
     struct endpoint_setup setup = { .rank = world->rank,
                                     .size = world->size,
-                                    .staging_size = STAGING_LANES * staging,
-                                    .threads = world->settings.threads };
+                                    .staging_size = STAGING_LANES * staging };
     plait_status status = world->transport->open(&setup, &world->endpoint, blob);
     if (status != PLAIT_OK)
         goto cleanup;

@@ -78,7 +78,7 @@ static void open_endpoints(struct stage *stage)
         peers[rank] = (struct peer){ .rank = rank, .pid = 1, .blob = blobs[rank] };
     }
     for (int rank = 0; rank < ranks; rank++)
-        assert_int_equal(transport_inproc.connect(stage->actors[rank].endpoint, peers, ranks, key, INT64_MAX),
+        assert_int_equal(transport_inproc.connect(stage->actors[rank].endpoint, peers, ranks, 1, key, INT64_MAX),
                          PLAIT_OK);
 }
 

@@ -106,7 +106,7 @@ static void be_rank(const struct plan *plan, struct site *site, int rank)
     struct endpoint *endpoint = NULL;
     struct peer peers[RANKS_MAX];
     struct endpoint_setup setup = {
-        .rank = rank, .size = plan->size, .generation = 5, .staging_size = 128 << 10
+        .rank = rank, .size = plan->size, .staging_size = 128 << 10
     };
     if (plan->no_pidfd && !forbid_pidfd())
         _exit(77);
@@ -135,7 +135,7 @@ static void be_rank(const struct plan *plan, struct site *site, int rank)
         NOTE(site, rank, setrlimit(RLIMIT_NOFILE, &limit) == 0);
     }
     site->status[rank] =
-        transport_shm.connect(endpoint, peers, plan->size, job_key, deadline_after_ms(plan->deadline_ms));
+        transport_shm.connect(endpoint, peers, plan->size, 5, job_key, deadline_after_ms(plan->deadline_ms));
     site->ready_ns[rank] = clock_ns() - start;
     if (site->status[rank] != PLAIT_OK)
         snprintf(site->sentences[rank], SENTENCE, "%s", failure_text());
@@ -487,7 +487,7 @@ static void the_wrong_key_does_not_get_in(void **state)
     unsigned char blobs[2][TRANSPORT_BLOB_BYTES];
     struct peer peers[2];
     for (int i = 0; i < 2; i++) {
-        struct endpoint_setup setup = { .rank = i, .size = 2, .generation = 5, .staging_size = 128 << 10 };
+        struct endpoint_setup setup = { .rank = i, .size = 2, .staging_size = 128 << 10 };
         assert_int_equal(transport_shm.open(&setup, &endpoints[i], blobs[i]), PLAIT_OK);
         peers[i] = (struct peer){ .rank = i, .pid = getpid(), .blob = blobs[i] };
     }
@@ -498,10 +498,10 @@ static void the_wrong_key_does_not_get_in(void **state)
         plait_log_set_sink(count_line, NULL);
         static struct site site;
         logging_site = &site;
-        plait_status status = transport_shm.connect(endpoints[0], peers, 2, job_key, deadline_after_ms(500));
+        plait_status status = transport_shm.connect(endpoints[0], peers, 2, 5, job_key, deadline_after_ms(500));
         _exit(status == PLAIT_START_FAILED && atomic_load(&site.logged) == 1 ? 0 : 1);
     }
-    plait_status status = transport_shm.connect(endpoints[1], peers, 2, other_key, deadline_after_ms(5000));
+    plait_status status = transport_shm.connect(endpoints[1], peers, 2, 5, other_key, deadline_after_ms(5000));
     assert_int_equal(status, PLAIT_START_FAILED);
     assert_says(failure_text(), "job key");
     int ended;

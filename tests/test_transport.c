@@ -39,7 +39,7 @@ static void *connect_one(void *argument)
     struct arrival_thread *arrival = argument;
     struct party *party = arrival->party;
     party->connected[arrival->rank] = party->transport->connect(
-        party->endpoints[arrival->rank], party->peers, party->size, job_key, deadline_after_ms(10000));
+        party->endpoints[arrival->rank], party->peers, party->size, 77, job_key, deadline_after_ms(10000));
     return NULL;
 }
 
@@ -48,7 +48,7 @@ static void party_open(struct party *party, const struct transport *transport, i
     *party = (struct party){ .transport = transport, .size = size };
     for (int i = 0; i < size; i++) {
         struct endpoint_setup setup = {
-            .rank = i, .size = size, .generation = 77, .staging_size = 256 << 10
+            .rank = i, .size = size, .staging_size = 256 << 10
         };
         assert_int_equal(transport->open(&setup, &party->endpoints[i], party->blobs[i]), PLAIT_OK);
         party->peers[i] = (struct peer){ .rank = i, .pid = getpid(), .blob = party->blobs[i] };
@@ -770,7 +770,7 @@ static void endpoints_that_never_met_close(void **state)
     const struct transport *transport = transport_of(state);
     unsigned char blob[TRANSPORT_BLOB_BYTES];
     struct endpoint *endpoint = NULL;
-    struct endpoint_setup setup = { .rank = 0, .size = 1, .generation = 1 };
+    struct endpoint_setup setup = { .rank = 0, .size = 1 };
     assert_int_equal(transport->open(&setup, &endpoint, blob), PLAIT_OK);
     assert_false(transport->progress(endpoint));
     assert_null(transport->bell(endpoint));

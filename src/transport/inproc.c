@@ -96,7 +96,7 @@ static plait_status inproc_open(const struct endpoint_setup *setup, struct endpo
 {
     struct inproc *inproc = calloc(1, sizeof *inproc);
     struct shared_segment *shared = calloc(1, sizeof *shared);
-    struct segment_owner owner = { .rank = setup->rank, .pid = getpid(), .generation = setup->generation };
+    struct segment_owner owner = { .rank = setup->rank, .pid = getpid() };
     struct segment_layout layout = segment_lay_out(setup->size, setup->staging_size);
     plait_status status;
     if (inproc == NULL || shared == NULL) {
@@ -136,21 +136,21 @@ static plait_status find_peer(struct inproc *inproc, const struct peer *peer, st
     if (*found == NULL)
         return failure(PLAIT_START_FAILED, "rank %d has gone before the ranks met", peer->rank);
     const struct segment_header *header = segment_header(&(*found)->segment);
-    if (header->rank == peer->rank && header->generation == inproc->room.generation &&
-        (*found)->segment.layout.size == inproc->own->segment.layout.size)
+    if (header->rank == peer->rank && (*found)->segment.layout.size == inproc->own->segment.layout.size)
         return PLAIT_OK;
-    plait_status status = failure(
-        PLAIT_START_FAILED, "a segment said to be of rank %d is of rank %d, of another world or another size",
-        peer->rank, header->rank);
+    plait_status status =
+        failure(PLAIT_START_FAILED, "a segment said to be of rank %d is of rank %d, or of another size",
+                peer->rank, header->rank);
     release(*found);
     return status;
 }
 
 static plait_status inproc_connect(struct endpoint *endpoint, const struct peer *peers, int count,
-                                   const unsigned char job_key[32], int64_t deadline)
+                                   uint64_t generation, const unsigned char job_key[32], int64_t deadline)
 {
-    (void)job_key;  /* nobody else is in here, */
-    (void)deadline; /* and nobody is waited for: whoever described itself is there */
+    (void)generation; /* a segment's id is used once, */
+    (void)job_key;    /* nobody else is in here, */
+    (void)deadline;   /* and nobody is waited for: whoever described itself is there */
     struct inproc *inproc = (struct inproc *)(void *)endpoint;
     const struct peer **order = calloc((size_t)count, sizeof(const struct peer *));
     const struct segment **segments = calloc((size_t)count, sizeof(const struct segment *));

@@ -21,7 +21,7 @@ static void meet(void *context, struct message *message)
 
 plait_status room_open(struct room *room, const struct endpoint_setup *setup)
 {
-    *room = (struct room){ .rank = setup->rank, .size = setup->size, .generation = setup->generation };
+    *room = (struct room){ .rank = setup->rank, .size = setup->size };
     room->index_of = malloc((size_t)setup->size * sizeof *room->index_of);
     if (room->index_of == NULL)
         return failure(PLAIT_OUT_OF_MEMORY, "no memory for the table of %d ranks", setup->size);

@@ -10,9 +10,9 @@
 #include "transport/transport.h"
 
 struct room {
-    int rank, size; /* of the world */
-    uint64_t generation;
-    int *index_of; /* a world rank's place among the peers, or -1 */
+    int rank, size;      /* of the world */
+    uint64_t generation; /* of the world; known from connecting on */
+    int *index_of;       /* a world rank's place among the peers, or -1 */
 
     /* From joining on: */
     int count; /* peers, this rank among them, in order of rank */

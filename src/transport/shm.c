@@ -167,10 +167,11 @@ static plait_status join_room(struct shm *shm)
 }
 
 static plait_status shm_connect(struct endpoint *endpoint, const struct peer *peers, int count,
-                                const unsigned char job_key[32], int64_t deadline)
+                                uint64_t generation, const unsigned char job_key[32], int64_t deadline)
 {
     struct shm *shm = shm_of(endpoint);
     int lifeline = -1;
+    shm->room.generation = generation;
     plait_status status = make_tables(shm, peers, count);
     if (status != PLAIT_OK)
         return status;

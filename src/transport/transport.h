@@ -73,10 +73,8 @@ enum { TRANSPORT_BLOB_BYTES = 128 };
 struct endpoint; /* each transport has its own, beginning with struct endpoint_head */
 
 struct endpoint_setup {
-    int rank, size; /* of the world */
-    uint64_t generation;
-    size_t staging_size;         /* bytes wanted for STAGING_LANES lanes; a multiple of 64 KiB a lane */
-    plait_thread_group *threads; /* inproc: what the ranks have in common */
+    int rank, size;      /* of the world */
+    size_t staging_size; /* bytes wanted for STAGING_LANES lanes; a multiple of 64 KiB a lane */
 };
 
 struct transport {
@@ -87,10 +85,10 @@ struct transport {
     plait_status (*open)(const struct endpoint_setup *setup, struct endpoint **endpoint,
                          unsigned char blob[TRANSPORT_BLOB_BYTES]);
 
-    /* Meets the peers (this rank is one of them). Waits until `deadline`; the sentence names who did
-     * not come. */
+    /* Meets the peers (this rank is one of them), who prove that they are of this world: by its
+     * generation and its key. Waits until `deadline`; the sentence names who did not come. */
     plait_status (*connect)(struct endpoint *endpoint, const struct peer *peers, int count,
-                            const unsigned char job_key[32], int64_t deadline);
+                            uint64_t generation, const unsigned char job_key[32], int64_t deadline);
 
     /* Queue a transfer. Trouble shows in its status, possibly before these return. */
     void (*send)(struct endpoint *endpoint, struct transfer *transfer);

@@ -189,13 +189,13 @@ static void damage_a_mailbox(struct bytes bytes)
     unsigned char blobs[2][TRANSPORT_BLOB_BYTES];
     struct peer peers[2];
     for (int i = 0; i < 2; i++) {
-        struct endpoint_setup setup = { .rank = i, .size = 2, .generation = 5, .staging_size = 64 << 10 };
+        struct endpoint_setup setup = { .rank = i, .size = 2, .staging_size = 64 << 10 };
         if (transport->open(&setup, &endpoints[i], blobs[i]) != PLAIT_OK)
             abort();
         peers[i] = (struct peer){ .rank = i, .pid = getpid(), .blob = blobs[i] };
     }
     for (int i = 0; i < 2; i++)
-        if (transport->connect(endpoints[i], peers, 2, job_key, NO_DEADLINE) != PLAIT_OK)
+        if (transport->connect(endpoints[i], peers, 2, 5, job_key, NO_DEADLINE) != PLAIT_OK)
             abort();
 
     /* Some traffic both ways, then the damage, then what comes of it. */
