@@ -44,15 +44,11 @@ int call_input_blocks(const struct call *call, int ranks, int rank)
     case CALL_ALLREDUCE:
     case CALL_REDUCE:
     case CALL_ALLGATHER:
-    case CALL_GATHER:
-        return 1;
+    case CALL_GATHER: return 1;
     case CALL_REDUCE_SCATTER:
-    case CALL_ALLTOALL:
-        return ranks;
-    case CALL_SCATTER:
-        return rank == call->root ? ranks : 0;
-    default: /* a broadcast's buffer is its output */
-        return 0;
+    case CALL_ALLTOALL: return ranks;
+    case CALL_SCATTER: return rank == call->root ? ranks : 0;
+    default: return 0; /* a broadcast's buffer is its output */
     }
 }
 
@@ -62,17 +58,12 @@ int call_output_blocks(const struct call *call, int ranks, int rank)
     case CALL_ALLREDUCE:
     case CALL_BROADCAST:
     case CALL_REDUCE_SCATTER:
-    case CALL_SCATTER:
-        return 1;
-    case CALL_REDUCE:
-        return rank == call->root ? 1 : 0;
+    case CALL_SCATTER: return 1;
+    case CALL_REDUCE: return rank == call->root ? 1 : 0;
     case CALL_ALLGATHER:
-    case CALL_ALLTOALL:
-        return ranks;
-    case CALL_GATHER:
-        return rank == call->root ? ranks : 0;
-    default:
-        return 0;
+    case CALL_ALLTOALL: return ranks;
+    case CALL_GATHER: return rank == call->root ? ranks : 0;
+    default: return 0;
     }
 }
 
@@ -84,10 +75,11 @@ const char *call_text(const struct call *call, char *text, size_t size)
     if (call->kind == CALL_BARRIER)
         snprintf(text, size, "barrier");
     else if (call_reduces(call->kind))
-        snprintf(text, size, "%s of %zu %s, %s%s", call_name(call->kind), call->count, plait_type_name(call->type),
-                 plait_op_name(call->op), root);
+        snprintf(text, size, "%s of %zu %s, %s%s", call_name(call->kind), call->count,
+                 plait_type_name(call->type), plait_op_name(call->op), root);
     else
-        snprintf(text, size, "%s of %zu %s%s", call_name(call->kind), call->count, plait_type_name(call->type), root);
+        snprintf(text, size, "%s of %zu %s%s", call_name(call->kind), call->count,
+                 plait_type_name(call->type), root);
     return text;
 }
 
@@ -95,24 +87,17 @@ plait_status call_make(const struct call *call, plait_comm *comm, const void *in
                        plait_work **work)
 {
     switch (call->kind) {
-    case CALL_ALLREDUCE:
-        return plait_allreduce(comm, input, output, call->count, call->type, call->op, work);
+    case CALL_ALLREDUCE: return plait_allreduce(comm, input, output, call->count, call->type, call->op, work);
     case CALL_REDUCE:
         return plait_reduce(comm, input, output, call->count, call->type, call->op, call->root, work);
-    case CALL_BROADCAST:
-        return plait_broadcast(comm, output, call->count, call->type, call->root, work);
-    case CALL_ALLGATHER:
-        return plait_allgather(comm, input, output, call->count, call->type, work);
+    case CALL_BROADCAST: return plait_broadcast(comm, output, call->count, call->type, call->root, work);
+    case CALL_ALLGATHER: return plait_allgather(comm, input, output, call->count, call->type, work);
     case CALL_REDUCE_SCATTER:
         return plait_reduce_scatter(comm, input, output, call->count, call->type, call->op, work);
-    case CALL_GATHER:
-        return plait_gather(comm, input, output, call->count, call->type, call->root, work);
-    case CALL_SCATTER:
-        return plait_scatter(comm, input, output, call->count, call->type, call->root, work);
-    case CALL_ALLTOALL:
-        return plait_alltoall(comm, input, output, call->count, call->type, work);
-    default:
-        return plait_barrier(comm, work);
+    case CALL_GATHER: return plait_gather(comm, input, output, call->count, call->type, call->root, work);
+    case CALL_SCATTER: return plait_scatter(comm, input, output, call->count, call->type, call->root, work);
+    case CALL_ALLTOALL: return plait_alltoall(comm, input, output, call->count, call->type, work);
+    default: return plait_barrier(comm, work);
     }
 }
 
@@ -137,8 +122,8 @@ enum { PATTERN = 0x5c };
 bool trial_open(struct trial *trial, size_t most_size, int ranks)
 {
     memset(trial, 0, sizeof *trial);
-    if (guarded_open(&trial->input_room, most_size * (size_t)ranks + 64)
-        && guarded_open(&trial->output_room, most_size * (size_t)ranks + 64))
+    if (guarded_open(&trial->input_room, most_size * (size_t)ranks + 64) &&
+        guarded_open(&trial->output_room, most_size * (size_t)ranks + 64))
         return true;
     trial_close(trial);
     return false;
@@ -158,8 +143,8 @@ static size_t block_size(const struct trial *trial)
 /* In place the smaller buffer lies in the larger one: the input of a gathering, the output of a scattering. */
 static bool output_holds_input(const struct trial *trial)
 {
-    return call_output_blocks(&trial->call, trial->ranks, trial->me)
-           >= call_input_blocks(&trial->call, trial->ranks, trial->me);
+    return call_output_blocks(&trial->call, trial->ranks, trial->me) >=
+           call_input_blocks(&trial->call, trial->ranks, trial->me);
 }
 
 /* In-place calls have meaning on ranks that have both buffers. */
@@ -173,9 +158,10 @@ static void place_buffers(struct trial *trial)
     const struct layout *layout = &trial->layout;
     const size_t block = block_size(trial), mine = (size_t)trial->me * block;
     const bool spare = trial->output_size == 0 && layout->spare_output;
-    trial->input = guarded_place(&trial->input_room, trial->input_size, layout->input_shift, layout->input_upper);
-    trial->output = guarded_place(&trial->output_room, spare ? block : trial->output_size, layout->output_shift,
-                                  layout->output_upper);
+    trial->input =
+        guarded_place(&trial->input_room, trial->input_size, layout->input_shift, layout->input_upper);
+    trial->output = guarded_place(&trial->output_room, spare ? block : trial->output_size,
+                                  layout->output_shift, layout->output_upper);
     memset(trial->output_room.data, PATTERN, trial->output_room.size);
     if (lies_in_place(trial) && output_holds_input(trial))
         trial->input = trial->output + (trial->output_size > trial->input_size ? mine : 0);
@@ -193,8 +179,8 @@ static uint64_t outside_sum(const struct trial *trial)
     if (!lies_in_place(trial) || output_holds_input(trial))
         return 0;
     const size_t block = block_size(trial), mine = (size_t)trial->me * block;
-    return data_checksum(trial->input, mine)
-           ^ mix(data_checksum(trial->input + mine + block, trial->input_size - mine - block));
+    return data_checksum(trial->input, mine) ^
+           mix(data_checksum(trial->input + mine + block, trial->input_size - mine - block));
 }
 
 void trial_prepare(struct trial *trial, const struct call *call, const struct layout *layout, uint64_t seed,
@@ -259,7 +245,8 @@ static bool inputs_intact(const struct trial *trial, char *why, size_t why_size)
         snprintf(why, why_size, "in place, other ranks' blocks of the input were written");
         return false;
     }
-    if (trial->output_size == 0 && trial->output != NULL && !all_pattern(trial->output, trial->output_room.size)) {
+    if (trial->output_size == 0 && trial->output != NULL &&
+        !all_pattern(trial->output, trial->output_room.size)) {
         snprintf(why, why_size, "the output was written on a rank that has none");
         return false;
     }
@@ -267,7 +254,8 @@ static bool inputs_intact(const struct trial *trial, char *why, size_t why_size)
 }
 
 /* `count` elements at `at` are elements first, ... of what `from` handed in. */
-static bool block_right(const struct trial *trial, int from, size_t first, size_t block, char *why, size_t why_size)
+static bool block_right(const struct trial *trial, int from, size_t first, size_t block, char *why,
+                        size_t why_size)
 {
     const unsigned char *at = trial->output + block * block_size(trial);
     size_t wrong = 0;
@@ -297,21 +285,17 @@ static bool output_right(const struct trial *trial, char *why, size_t why_size)
         return data_reduced(&trial->data, trial->ranks, 0, call->count, trial->output, why, why_size);
     case CALL_REDUCE_SCATTER:
         return data_reduced(&trial->data, trial->ranks, mine, call->count, trial->output, why, why_size);
-    case CALL_BROADCAST:
-        return block_right(trial, call->root, 0, 0, why, why_size);
-    case CALL_SCATTER:
-        return block_right(trial, call->root, mine, 0, why, why_size);
-    case CALL_ALLTOALL:
-        return blocks_right(trial, mine, why, why_size);
-    default:
-        return blocks_right(trial, 0, why, why_size);
+    case CALL_BROADCAST: return block_right(trial, call->root, 0, 0, why, why_size);
+    case CALL_SCATTER: return block_right(trial, call->root, mine, 0, why, why_size);
+    case CALL_ALLTOALL: return blocks_right(trial, mine, why, why_size);
+    default: return blocks_right(trial, 0, why, why_size);
     }
 }
 
 bool trial_right(struct trial *trial, char *why, size_t why_size)
 {
-    return margins_intact(trial, why, why_size) && inputs_intact(trial, why, why_size)
-           && output_right(trial, why, why_size);
+    return margins_intact(trial, why, why_size) && inputs_intact(trial, why, why_size) &&
+           output_right(trial, why, why_size);
 }
 
 bool trial_untouched(struct trial *trial, char *why, size_t why_size)
@@ -339,9 +323,10 @@ bool trial_run(struct rank *rank, struct trial *trial, plait_comm *comm, const s
 {
     char text[120], why[300];
     call_text(call, text, sizeof text);
-    rank_doing(rank, "%s%s%s, input %s%zu, output %s%zu, seed %llu", text, layout->in_place ? " in place" : "",
-               layout->special ? ", special" : "", layout->input_upper ? "-" : "+", layout->input_shift,
-               layout->output_upper ? "-" : "+", layout->output_shift, (unsigned long long)seed);
+    rank_doing(rank, "%s%s%s, input %s%zu, output %s%zu, seed %llu", text,
+               layout->in_place ? " in place" : "", layout->special ? ", special" : "",
+               layout->input_upper ? "-" : "+", layout->input_shift, layout->output_upper ? "-" : "+",
+               layout->output_shift, (unsigned long long)seed);
     trial_prepare(trial, call, layout, seed, plait_comm_rank(comm), plait_comm_size(comm));
     /* Now and then an input that can't be written even for a moment. */
     const bool sealed = mix(seed) % 4 == 0 && !lies_in_place(trial);
@@ -350,6 +335,6 @@ bool trial_run(struct rank *rank, struct trial *trial, plait_comm *comm, const s
     plait_status status = trial_call(trial, comm, NULL);
     if (sealed)
         guarded_seal(&trial->input_room, false);
-    return rank_ok(rank, status, text)
-           && rank_check(rank, trial_right(trial, why, sizeof why), "%s (%s): %s", text, plait_comm_last_plan(comm), why);
+    return rank_ok(rank, status, text) && rank_check(rank, trial_right(trial, why, sizeof why), "%s (%s): %s",
+                                                     text, plait_comm_last_plan(comm), why);
 }

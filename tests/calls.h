@@ -49,7 +49,7 @@ struct layout {
     size_t input_shift, output_shift; /* bytes from the guard page */
     bool input_upper, output_upper;
     bool special; /* floats of the troublesome kinds */
-    bool spare_output; /* where a rank has no output: hand in a buffer, which must stay as it is, instead of NULL */
+    bool spare_output; /* where a rank has no output: a buffer that must stay as it is, instead of NULL */
 };
 
 /* A layout drawn from `random`. */

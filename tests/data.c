@@ -15,14 +15,10 @@ struct format {
 static struct format format_of(plait_type type)
 {
     switch (type) {
-    case PLAIT_F16:
-        return (struct format){ 5, 10 };
-    case PLAIT_BF16:
-        return (struct format){ 8, 7 };
-    case PLAIT_F32:
-        return (struct format){ 8, 23 };
-    default:
-        return (struct format){ 11, 52 };
+    case PLAIT_F16: return (struct format){ 5, 10 };
+    case PLAIT_BF16: return (struct format){ 8, 7 };
+    case PLAIT_F32: return (struct format){ 8, 23 };
+    default: return (struct format){ 11, 52 };
     }
 }
 
@@ -30,17 +26,13 @@ size_t data_size(plait_type type)
 {
     switch (type) {
     case PLAIT_I8:
-    case PLAIT_U8:
-        return 1;
+    case PLAIT_U8: return 1;
     case PLAIT_F16:
-    case PLAIT_BF16:
-        return 2;
+    case PLAIT_BF16: return 2;
     case PLAIT_I32:
     case PLAIT_U32:
-    case PLAIT_F32:
-        return 4;
-    default:
-        return 8;
+    case PLAIT_F32: return 4;
+    default: return 8;
     }
 }
 
@@ -53,8 +45,8 @@ bool data_is_float(plait_type type)
 
 static uint64_t float_bits(struct format format, bool negative, uint64_t exponent, uint64_t mantissa)
 {
-    return (uint64_t)negative << (format.exponent_bits + format.mantissa_bits) | exponent << format.mantissa_bits
-           | (mantissa & ((UINT64_C(1) << format.mantissa_bits) - 1));
+    return (uint64_t)negative << (format.exponent_bits + format.mantissa_bits) |
+           exponent << format.mantissa_bits | (mantissa & ((UINT64_C(1) << format.mantissa_bits) - 1));
 }
 
 static uint64_t largest_exponent(struct format format)
@@ -72,20 +64,19 @@ static uint64_t plain_bits(struct format format, plait_op op, uint64_t random)
 
 /* What goes wrong in floats, by themes: in one element all ranks have values of one theme, so
  * that each theme's result does not depend on the order in which ranks are summed. */
-static uint64_t special_bits(struct format format, plait_op op, int rank, size_t index, uint64_t theme, uint64_t random)
+static uint64_t special_bits(struct format format, plait_op op, int rank, size_t index, uint64_t theme,
+                             uint64_t random)
 {
     const uint64_t top = largest_exponent(format), bias = top / 2;
     const bool negative = random & 1;
     const int pick = (int)(random >> 1 & 3);
     switch (theme % 8) {
-    case 0:
-        return float_bits(format, true, 0, 0);
-    case 1:
-        return float_bits(format, negative, 0, 0);
-    case 2:
-        return float_bits(format, negative, 0, random >> 3);
+    case 0: return float_bits(format, true, 0, 0);
+    case 1: return float_bits(format, negative, 0, 0);
+    case 2: return float_bits(format, negative, 0, random >> 3);
     case 3: /* one rank is infinite */
-        return rank == (int)(index % 3) ? float_bits(format, theme >> 3 & 1, top, 0) : plain_bits(format, op, random);
+        return rank == (int)(index % 3) ? float_bits(format, theme >> 3 & 1, top, 0)
+                                        : plain_bits(format, op, random);
     case 4: /* infinities, zeros and ones */
         return float_bits(format, negative, pick == 0 ? top : pick == 1 ? 0 : bias, 0);
     case 5: /* one rank has a NaN: quiet or signaling, with a payload */
@@ -95,8 +86,7 @@ static uint64_t special_bits(struct format format, plait_op op, int rank, size_t
         if (op == PLAIT_AVERAGE && format.exponent_bits != 5)
             return plain_bits(format, op, random);
         return float_bits(format, theme >> 3 & 1, top - 1, UINT64_MAX);
-    default:
-        return plain_bits(format, op, random);
+    default: return plain_bits(format, op, random);
     }
 }
 
@@ -148,16 +138,11 @@ bool data_equal(const struct data *data, int rank, size_t first, size_t count, c
 static int64_t extended(plait_type type, uint64_t bits)
 {
     switch (type) {
-    case PLAIT_I8:
-        return (int8_t)bits;
-    case PLAIT_U8:
-        return (uint8_t)bits;
-    case PLAIT_I32:
-        return (int32_t)bits;
-    case PLAIT_U32:
-        return (uint32_t)bits;
-    default:
-        return (int64_t)bits;
+    case PLAIT_I8: return (int8_t)bits;
+    case PLAIT_U8: return (uint8_t)bits;
+    case PLAIT_I32: return (int32_t)bits;
+    case PLAIT_U32: return (uint32_t)bits;
+    default: return (int64_t)bits;
     }
 }
 
@@ -193,7 +178,8 @@ static uint64_t integer_reduced(const struct data *data, int ranks, size_t index
     return data->op == PLAIT_AVERAGE ? integer_average(data->type, result, ranks) : result;
 }
 
-static bool integer_right(const struct data *data, int ranks, size_t index, const void *got, char *why, size_t why_size)
+static bool integer_right(const struct data *data, int ranks, size_t index, const void *got, char *why,
+                          size_t why_size)
 {
     uint64_t wanted = integer_reduced(data, ranks, index);
     if (memcmp(got, &wanted, data_size(data->type)) == 0)
@@ -286,7 +272,8 @@ static struct expectation float_expectation(const struct data *data, int ranks, 
         expectation.exact_zero = true;
     } else {
         expectation.exact_zero = data->op == PLAIT_PRODUCT ? any_zero : magnitude == 0;
-        expectation.tolerance = tolerance_of(data, ranks, result, data->op == PLAIT_PRODUCT ? fabs(result) : magnitude);
+        expectation.tolerance =
+            tolerance_of(data, ranks, result, data->op == PLAIT_PRODUCT ? fabs(result) : magnitude);
     }
     return expectation;
 }
@@ -297,7 +284,8 @@ static double largest(plait_type type)
     return float_value(type, float_bits(format, false, largest_exponent(format) - 1, UINT64_MAX));
 }
 
-static bool float_right(const struct data *data, int ranks, size_t index, const void *got, char *why, size_t why_size)
+static bool float_right(const struct data *data, int ranks, size_t index, const void *got, char *why,
+                        size_t why_size)
 {
     const double is = float_value(data->type, load(data->type, got));
     struct expectation wanted = float_expectation(data, ranks, index);

@@ -67,6 +67,6 @@ static bool filled(const unsigned char *bytes, size_t size)
 
 bool guarded_intact(const struct guarded *guarded)
 {
-    return filled(guarded->data - margin_before(guarded), margin_before(guarded))
-           && filled(guarded->data + guarded->size, margin_after(guarded));
+    return filled(guarded->data - margin_before(guarded), margin_before(guarded)) &&
+           filled(guarded->data + guarded->size, margin_after(guarded));
 }

@@ -45,7 +45,7 @@ struct note {
 /* Memory that all ranks and the harness share. */
 struct control {
     struct note notes[RANKS_MOST];
-    _Atomic int failures; /* of all ranks */
+    _Atomic int failures;             /* of all ranks */
     _Atomic uint32_t arrived, rounds; /* rank_meet() */
 };
 
@@ -125,7 +125,8 @@ const struct test_settings *test_settings(void)
         if (only != NULL)
             cmocka_set_test_filter(strdup(only));
         unsetenv("PLAIT_TEST_ONLY");
-        int scale = (int)take_number("PLAIT_TEST_SCALE", ranks_can_fork() ? ranks_slowness() > 1 ? 20 : 100 : 10);
+        int scale =
+            (int)take_number("PLAIT_TEST_SCALE", ranks_can_fork() ? ranks_slowness() > 1 ? 20 : 100 : 10);
         settings.scale = scale < 1 ? 1 : scale;
     }
     return &settings;
@@ -197,8 +198,8 @@ bool rank_ok(struct rank *rank, plait_status status, const char *what)
 
 bool rank_says(struct rank *rank, const char *piece)
 {
-    return rank_check(rank, strstr(plait_last_error(), piece) != NULL, "the sentence lacks \"%s\": \"%s\"", piece,
-                      plait_last_error());
+    return rank_check(rank, strstr(plait_last_error(), piece) != NULL, "the sentence lacks \"%s\": \"%s\"",
+                      piece, plait_last_error());
 }
 
 bool rank_meet(struct rank *rank)
@@ -362,9 +363,7 @@ static void prepare_meeting(struct ranks *ranks)
         assert_non_null(mkdtemp(ranks->directory));
         snprintf(ranks->file, sizeof ranks->file, "%s/meet", ranks->directory);
         break;
-    case RANKS_ENVIRONMENT:
-        find_port(ranks->port);
-        break;
+    case RANKS_ENVIRONMENT: find_port(ranks->port); break;
     }
 }
 
@@ -374,7 +373,8 @@ static void start_thread(struct ranks *ranks, int number)
     pthread_attr_init(&attributes);
     if (ranks->setup.stack_size != 0)
         assert_int_equal(pthread_attr_setstacksize(&attributes, ranks->setup.stack_size), 0);
-    assert_int_equal(pthread_create(&ranks->threads[number], &attributes, live_as_thread, &ranks->ranks[number]), 0);
+    assert_int_equal(
+        pthread_create(&ranks->threads[number], &attributes, live_as_thread, &ranks->ranks[number]), 0);
     pthread_attr_destroy(&attributes);
 }
 
@@ -467,8 +467,8 @@ static void judge_end(struct ranks *ranks, int number)
     if (ranks->excused[number])
         return;
     if (WIFSIGNALED(status))
-        rank_check(rank, false, "killed by signal %d (%s) while: %s", WTERMSIG(status), strsignal(WTERMSIG(status)),
-                   note_of(rank)->doing);
+        rank_check(rank, false, "killed by signal %d (%s) while: %s", WTERMSIG(status),
+                   strsignal(WTERMSIG(status)), note_of(rank)->doing);
     else if (WEXITSTATUS(status) != 0 && WEXITSTATUS(status) != EXIT_RANK_FAILED)
         rank_check(rank, false, "exited with %d while: %s", WEXITSTATUS(status), note_of(rank)->doing);
 }
@@ -495,8 +495,9 @@ static int gather_failures(const struct ranks *ranks, char *text, size_t room)
             continue;
         failed++;
         if (length < room)
-            length += (size_t)snprintf(text + length, room - length, "\n  rank %d of %d: %s\n    while: %s (%d failures)", i,
-                                       ranks->setup.size, note->failure, note->doing, atomic_load(&note->failures));
+            length += (size_t)snprintf(
+                text + length, room - length, "\n  rank %d of %d: %s\n    while: %s (%d failures)", i,
+                ranks->setup.size, note->failure, note->doing, atomic_load(&note->failures));
     }
     return failed;
 }
@@ -537,13 +538,15 @@ int scenarios_run(const char *group, const struct scenario *scenarios, size_t co
 {
     test_settings();
     struct CMUnitTest *tests = calloc(count, sizeof *tests);
-    char (*names)[160] = calloc(count, sizeof *names);
+    char(*names)[160] = calloc(count, sizeof *names);
     if (tests == NULL || names == NULL)
         return 1;
     for (size_t i = 0; i < count; i++) {
         snprintf(names[i], sizeof names[i], "%s (%d %s)", scenarios[i].name, scenarios[i].setup.size,
                  scenarios[i].setup.way == RANKS_THREADS ? "threads" : "processes");
-        tests[i] = (struct CMUnitTest){ .name = names[i], .test_func = play, .initial_state = (void *)&scenarios[i] };
+        tests[i] = (struct CMUnitTest){ .name = names[i],
+                                        .test_func = play,
+                                        .initial_state = (void *)&scenarios[i] };
     }
     int failed = check_run(group, tests, count);
     free(tests);

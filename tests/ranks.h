@@ -18,17 +18,17 @@
 enum { RANKS_MOST = 64 };
 
 enum ranks_way {
-    RANKS_THREADS,     /* threads that meet in a thread group: inproc */
-    RANKS_FILE,        /* processes that meet over a file: shm */
-    RANKS_ENVIRONMENT  /* processes that meet as torchrun's do: shm */
+    RANKS_THREADS,    /* threads that meet in a thread group: inproc */
+    RANKS_FILE,       /* processes that meet over a file: shm */
+    RANKS_ENVIRONMENT /* processes that meet as torchrun's do: shm */
 };
 
 struct ranks;
 
 struct rank {
     int number, size;
-    plait_world *world; /* the harness destroys it, unless the function has and set it to NULL */
-    plait_comm *comm;   /* the world's */
+    plait_world *world;  /* the harness destroys it, unless the function has and set it to NULL */
+    plait_comm *comm;    /* the world's */
     const void *context; /* what the test handed in */
     void *shared;        /* memory of all ranks and the test, zero at first */
     struct ranks *ranks;
@@ -108,8 +108,9 @@ bool ranks_can_fork(void);
 int ranks_slowness(void);
 
 /* From the environment: PLAIT_TEST_SCALE (percent of the cases; by default 100, less under a
- * sanitizer), PLAIT_TEST_SEED, PLAIT_TEST_HUGE, PLAIT_TEST_LOG, PLAIT_TEST_ONLY (a pattern with * and ? of the
- * tests to run). They are taken out of it, for the library would warn of them; so all are read at the first call. */
+ * sanitizer), PLAIT_TEST_SEED, PLAIT_TEST_HUGE, PLAIT_TEST_LOG, PLAIT_TEST_ONLY (a pattern with * and ?
+ * of the tests to run). They are taken out of it, for the library would warn of them; so all are read
+ * at the first call. */
 struct test_settings {
     int scale;
     uint64_t seed;

@@ -13,7 +13,8 @@
 #include "calls.h"
 
 /* That `what` gave `wanted` and a sentence with `piece` in it. */
-static void refused(struct rank *rank, plait_status got, plait_status wanted, const char *piece, const char *what)
+static void refused(struct rank *rank, plait_status got, plait_status wanted, const char *piece,
+                    const char *what)
 {
     if (rank_status(rank, got, wanted, what) && strstr(plait_last_error(), piece) == NULL)
         rank_check(rank, false, "%s: the sentence lacks \"%s\": \"%s\"", what, piece, plait_last_error());
@@ -42,8 +43,8 @@ static void still_works(struct rank *rank, const char *after)
 static int64_t input_room[RANKS_MOST][128], output_room[RANKS_MOST][128];
 
 /* `call` with one thing changed; blocking, then as a work, which must stay unset. */
-static void refuse_call(struct rank *rank, const struct call *call, const void *input, void *output, const char *piece,
-                        const char *what)
+static void refuse_call(struct rank *rank, const struct call *call, const void *input, void *output,
+                        const char *piece, const char *what)
 {
     char text[120], whole[200];
     plait_work *work = (plait_work *)(intptr_t)0x5a5a;
@@ -56,7 +57,8 @@ static void refuse_call(struct rank *rank, const struct call *call, const void *
 
 static void run_values(struct rank *rank)
 {
-    static const int bad_types[] = { 0, 11, -1, INT_MAX, INT_MIN }, bad_ops[] = { 0, 6, -1, INT_MAX, INT_MIN };
+    static const int bad_types[] = { 0, 11, -1, INT_MAX, INT_MIN },
+                     bad_ops[] = { 0, 6, -1, INT_MAX, INT_MIN };
     int64_t *input = input_room[rank->number], *output = output_room[rank->number];
     char number[16];
     for (int kind = 0; kind < CALL_BARRIER; kind++) {
@@ -89,7 +91,8 @@ static void run_values(struct rank *rank)
 /* Counts whose bytes, or whose blocks' bytes, no memory can hold. */
 static void run_counts(struct rank *rank)
 {
-    const size_t bad[] = { SIZE_MAX, SIZE_MAX / 8, PTRDIFF_MAX, (size_t)PTRDIFF_MAX / 8 + 1, (size_t)1 << 61, (size_t)1 << 60 };
+    const size_t bad[] = { SIZE_MAX,        SIZE_MAX / 8,   PTRDIFF_MAX, (size_t)PTRDIFF_MAX / 8 + 1,
+                           (size_t)1 << 61, (size_t)1 << 60 };
     int64_t *input = input_room[rank->number], *output = output_room[rank->number];
     char number[24];
     for (int kind = 0; kind < CALL_BARRIER; kind++)
@@ -99,7 +102,8 @@ static void run_counts(struct rank *rank)
             refuse_call(rank, &call, input, output, number, "too many elements");
         }
     /* A block that fits, times ranks that do not. */
-    static const enum call_kind many_blocks[] = { CALL_ALLGATHER, CALL_REDUCE_SCATTER, CALL_GATHER, CALL_SCATTER, CALL_ALLTOALL };
+    static const enum call_kind many_blocks[] = { CALL_ALLGATHER, CALL_REDUCE_SCATTER, CALL_GATHER,
+                                                  CALL_SCATTER, CALL_ALLTOALL };
     for (size_t i = 0; i < LENGTH(many_blocks) && rank->size > 1; i++) {
         struct call call = { many_blocks[i], PLAIT_U8, PLAIT_SUM, 0, (size_t)PTRDIFF_MAX / 2 + 2 };
         snprintf(number, sizeof number, "%zu", call.count);
@@ -127,9 +131,10 @@ static void run_null(struct rank *rank)
     }
     const int peer = (rank->number + 1) % rank->size;
     if (rank->size > 1) {
-        refused(rank, plait_send(rank->comm, NULL, 1, PLAIT_I8, peer, 0, NULL), PLAIT_INVALID_ARGUMENT, "data", "a send of nothing");
-        refused(rank, plait_recv(rank->comm, NULL, 1, PLAIT_I8, peer, 0, NULL, NULL, NULL), PLAIT_INVALID_ARGUMENT, "data",
-                "a receive into nothing");
+        refused(rank, plait_send(rank->comm, NULL, 1, PLAIT_I8, peer, 0, NULL), PLAIT_INVALID_ARGUMENT,
+                "data", "a send of nothing");
+        refused(rank, plait_recv(rank->comm, NULL, 1, PLAIT_I8, peer, 0, NULL, NULL, NULL),
+                PLAIT_INVALID_ARGUMENT, "data", "a receive into nothing");
     }
     still_works(rank, "NULL buffers");
 }
@@ -165,12 +170,14 @@ static void run_overlaps(struct rank *rank)
     call.kind = CALL_ALLGATHER;
     refuse_call(rank, &call, room + 1, room, "overlap", "an input inside the output, at a wrong place");
     if (ranks > 1)
-        refuse_call(rank, &call, room + 4 * ((me + 1) % ranks), room, "overlap", "an input at another rank's place");
+        refuse_call(rank, &call, room + 4 * ((me + 1) % ranks), room, "overlap",
+                    "an input at another rank's place");
     refuse_call(rank, &call, room + 4 * ranks - 1, room, "overlap", "an input over the output's end");
     call.kind = CALL_REDUCE_SCATTER;
     refuse_call(rank, &call, room, room + 1, "overlap", "an output inside the input, at a wrong place");
     if (ranks > 1)
-        refuse_call(rank, &call, room, room + 4 * ((me + 1) % ranks), "overlap", "an output at another rank's place");
+        refuse_call(rank, &call, room, room + 4 * ((me + 1) % ranks), "overlap",
+                    "an output at another rank's place");
     if (ranks == 1) { /* on a root; elsewhere the other buffer is ignored */
         call.kind = CALL_REDUCE;
         refuse_call(rank, &call, room, room + 1, "overlap", "an output that begins in the input");
@@ -183,9 +190,11 @@ static void run_overlaps(struct rank *rank)
     call.kind = CALL_ALLREDUCE;
     memset(room, 0, sizeof input_room[0]);
     rank_ok(rank, call_make(&call, rank->comm, room, room + 4, NULL), "buffers side by side");
-    rank_ok(rank, call_make(&call, rank->comm, bytes + 33, bytes + 1, NULL), "buffers side by side, unaligned");
+    rank_ok(rank, call_make(&call, rank->comm, bytes + 33, bytes + 1, NULL),
+            "buffers side by side, unaligned");
     call.kind = CALL_ALLGATHER;
-    rank_ok(rank, call_make(&call, rank->comm, room + 4 * ranks, room, NULL), "an input right behind the output");
+    rank_ok(rank, call_make(&call, rank->comm, room + 4 * ranks, room, NULL),
+            "an input right behind the output");
     still_works(rank, "overlapping buffers");
 }
 
@@ -196,18 +205,20 @@ static void run_p2p(struct rank *rank)
     char number[16];
     for (size_t i = 0; i < LENGTH(bad_peers); i++) {
         snprintf(number, sizeof number, "%d", bad_peers[i]);
-        refused(rank, plait_send(rank->comm, &value, 1, PLAIT_I32, bad_peers[i], 0, NULL), PLAIT_INVALID_ARGUMENT,
-                number, "a send to nobody");
+        refused(rank, plait_send(rank->comm, &value, 1, PLAIT_I32, bad_peers[i], 0, NULL),
+                PLAIT_INVALID_ARGUMENT, number, "a send to nobody");
         if (bad_peers[i] != PLAIT_ANY_SOURCE)
             refused(rank, plait_recv(rank->comm, &value, 1, PLAIT_I32, bad_peers[i], 0, NULL, NULL, NULL),
                     PLAIT_INVALID_ARGUMENT, number, "a receive from nobody");
     }
     const int peer = (rank->number + 1) % rank->size;
     if (rank->size > 1) {
-        refused(rank, plait_send(rank->comm, &value, 1, PLAIT_I32, peer, -1, NULL), PLAIT_INVALID_ARGUMENT, "-1", "tag -1");
+        refused(rank, plait_send(rank->comm, &value, 1, PLAIT_I32, peer, -1, NULL), PLAIT_INVALID_ARGUMENT,
+                "-1", "tag -1");
         refused(rank, plait_recv(rank->comm, &value, 1, PLAIT_I32, peer, INT_MIN, NULL, NULL, NULL),
                 PLAIT_INVALID_ARGUMENT, "tag", "tag INT_MIN");
-        refused(rank, plait_send(rank->comm, &value, 1, (plait_type)99, peer, 0, NULL), PLAIT_INVALID_ARGUMENT, "99", "type 99");
+        refused(rank, plait_send(rank->comm, &value, 1, (plait_type)99, peer, 0, NULL),
+                PLAIT_INVALID_ARGUMENT, "99", "type 99");
         refused(rank, plait_recv(rank->comm, &value, 1, (plait_type)0, peer, 0, NULL, NULL, NULL),
                 PLAIT_INVALID_ARGUMENT, "type", "type 0");
     }
@@ -237,38 +248,56 @@ static void run_one_errs(struct rank *rank)
 static void run_comm_arguments(struct rank *rank)
 {
     plait_comm *comm = (plait_comm *)(intptr_t)0x1234, *const unset = comm;
-    refused(rank, plait_comm_split(rank->comm, -2, 0, NULL, &comm), PLAIT_INVALID_ARGUMENT, "-2", "colour -2");
-    refused(rank, plait_comm_split(rank->comm, INT_MIN, 0, NULL, &comm), PLAIT_INVALID_ARGUMENT, "colour", "colour INT_MIN");
-    refused(rank, plait_comm_split(rank->comm, 0, 0, NULL, NULL), PLAIT_INVALID_ARGUMENT, "comm", "a split for nobody");
+    refused(rank, plait_comm_split(rank->comm, -2, 0, NULL, &comm), PLAIT_INVALID_ARGUMENT, "-2",
+            "colour -2");
+    refused(rank, plait_comm_split(rank->comm, INT_MIN, 0, NULL, &comm), PLAIT_INVALID_ARGUMENT, "colour",
+            "colour INT_MIN");
+    refused(rank, plait_comm_split(rank->comm, 0, 0, NULL, NULL), PLAIT_INVALID_ARGUMENT, "comm",
+            "a split for nobody");
     plait_comm_options options = { .struct_size = 3 };
     no_handle(rank, plait_comm_split(rank->comm, 0, 0, &options, &comm), "options of 3 bytes");
 
     const int me = rank->number, other = (me + 1) % rank->size;
-    const int mine[] = { me }, twice[] = { me, me }, beyond[] = { me, rank->size }, negative[] = { -1, me }, without[] = { other };
-    refused(rank, plait_comm_group(rank->comm, NULL, 1, 0, NULL, &comm), PLAIT_INVALID_ARGUMENT, "ranks", "a group of NULL");
-    refused(rank, plait_comm_group(rank->comm, mine, 0, 0, NULL, &comm), PLAIT_INVALID_ARGUMENT, "0", "a group of none");
-    refused(rank, plait_comm_group(rank->comm, mine, -1, 0, NULL, &comm), PLAIT_INVALID_ARGUMENT, "-1", "a group of -1");
-    refused(rank, plait_comm_group(rank->comm, mine, INT_MAX, 0, NULL, &comm), PLAIT_INVALID_ARGUMENT, "2147483647", "a huge group");
-    refused(rank, plait_comm_group(rank->comm, twice, 2, 0, NULL, &comm), PLAIT_INVALID_ARGUMENT, "", "a rank twice");
-    refused(rank, plait_comm_group(rank->comm, beyond, 2, 0, NULL, &comm), PLAIT_INVALID_ARGUMENT, "", "a rank beyond the last");
-    refused(rank, plait_comm_group(rank->comm, negative, rank->size > 1 ? 2 : 1, 0, NULL, &comm), PLAIT_INVALID_ARGUMENT, "-1",
-            "rank -1");
-    refused(rank, plait_comm_group(rank->comm, mine, 1, -1, NULL, &comm), PLAIT_INVALID_ARGUMENT, "-1", "tag -1");
+    const int mine[] = { me }, twice[] = { me, me }, beyond[] = { me, rank->size }, negative[] = { -1, me },
+              without[] = { other };
+    refused(rank, plait_comm_group(rank->comm, NULL, 1, 0, NULL, &comm), PLAIT_INVALID_ARGUMENT, "ranks",
+            "a group of NULL");
+    refused(rank, plait_comm_group(rank->comm, mine, 0, 0, NULL, &comm), PLAIT_INVALID_ARGUMENT, "0",
+            "a group of none");
+    refused(rank, plait_comm_group(rank->comm, mine, -1, 0, NULL, &comm), PLAIT_INVALID_ARGUMENT, "-1",
+            "a group of -1");
+    refused(rank, plait_comm_group(rank->comm, mine, INT_MAX, 0, NULL, &comm), PLAIT_INVALID_ARGUMENT,
+            "2147483647", "a huge group");
+    refused(rank, plait_comm_group(rank->comm, twice, 2, 0, NULL, &comm), PLAIT_INVALID_ARGUMENT, "",
+            "a rank twice");
+    refused(rank, plait_comm_group(rank->comm, beyond, 2, 0, NULL, &comm), PLAIT_INVALID_ARGUMENT, "",
+            "a rank beyond the last");
+    refused(rank, plait_comm_group(rank->comm, negative, rank->size > 1 ? 2 : 1, 0, NULL, &comm),
+            PLAIT_INVALID_ARGUMENT, "-1", "rank -1");
+    refused(rank, plait_comm_group(rank->comm, mine, 1, -1, NULL, &comm), PLAIT_INVALID_ARGUMENT, "-1",
+            "tag -1");
     if (rank->size > 1)
-        refused(rank, plait_comm_group(rank->comm, without, 1, 0, NULL, &comm), PLAIT_INVALID_ARGUMENT, "", "a group without me");
-    refused(rank, plait_comm_group(rank->comm, mine, 1, 0, NULL, NULL), PLAIT_INVALID_ARGUMENT, "comm", "a group for nobody");
+        refused(rank, plait_comm_group(rank->comm, without, 1, 0, NULL, &comm), PLAIT_INVALID_ARGUMENT, "",
+                "a group without me");
+    refused(rank, plait_comm_group(rank->comm, mine, 1, 0, NULL, NULL), PLAIT_INVALID_ARGUMENT, "comm",
+            "a group for nobody");
     rank_check(rank, comm == unset, "a failed call gave a communicator");
 
     refused(rank, plait_comm_set_timeout(rank->comm, 0), PLAIT_INVALID_ARGUMENT, "0", "a deadline of 0");
-    refused(rank, plait_comm_measure_line(rank->comm, NULL), PLAIT_INVALID_ARGUMENT, "", "measuring for nobody");
+    refused(rank, plait_comm_measure_line(rank->comm, NULL), PLAIT_INVALID_ARGUMENT, "",
+            "measuring for nobody");
     no_handle(rank, plait_comm_destroy(rank->comm), "destroying the world's own communicator");
     refused(rank, plait_comm_fault(rank->comm, NULL), PLAIT_INVALID_ARGUMENT, "fault", "a fault for nobody");
-    refused(rank, plait_world_fault(rank->world, NULL), PLAIT_INVALID_ARGUMENT, "fault", "a fault for nobody");
-    refused(rank, plait_world_get_facts(rank->world, NULL), PLAIT_INVALID_ARGUMENT, "facts", "facts for nobody");
+    refused(rank, plait_world_fault(rank->world, NULL), PLAIT_INVALID_ARGUMENT, "fault",
+            "a fault for nobody");
+    refused(rank, plait_world_get_facts(rank->world, NULL), PLAIT_INVALID_ARGUMENT, "facts",
+            "facts for nobody");
     plait_fault fault = { .struct_size = 0 };
-    refused(rank, plait_comm_fault(rank->comm, &fault), PLAIT_INVALID_ARGUMENT, "struct_size", "a fault of 0 bytes");
+    refused(rank, plait_comm_fault(rank->comm, &fault), PLAIT_INVALID_ARGUMENT, "struct_size",
+            "a fault of 0 bytes");
     plait_world_facts facts = { .struct_size = 4 };
-    refused(rank, plait_world_get_facts(rank->world, &facts), PLAIT_INVALID_ARGUMENT, "struct_size", "facts of 4 bytes");
+    refused(rank, plait_world_get_facts(rank->world, &facts), PLAIT_INVALID_ARGUMENT, "struct_size",
+            "facts of 4 bytes");
     still_works(rank, "bad splits and groups");
 }
 
@@ -283,7 +312,8 @@ static void run_later_options(struct rank *rank)
     rank_ok(rank, plait_world_create(&later.known, &world), "a later version's options, all zero");
     rank_ok(rank, plait_world_destroy(world), "destroy");
     later.added[17] = 1;
-    refused(rank, plait_world_create(&later.known, &world), PLAIT_UNSUPPORTED, "", "a later version's options");
+    refused(rank, plait_world_create(&later.known, &world), PLAIT_UNSUPPORTED, "",
+            "a later version's options");
 }
 
 /* What is wrong with options, and what the sentence must have in it. */
@@ -305,14 +335,25 @@ static void run_world_options(struct rank *rank)
         { "size -3", { .rank = 0, .size = -3, .threads = two }, PLAIT_INVALID_ARGUMENT, "-3" },
         { "size 3 in a group of 2", { .rank = 0, .size = 3, .threads = two }, PLAIT_INVALID_ARGUMENT, "3" },
         { "threads without a size", { .threads = two }, PLAIT_INVALID_ARGUMENT, "size" },
-        { "a thread group that is none", { .size = 2, .threads = (plait_thread_group *)(intptr_t)0x30 }, PLAIT_INVALID_USAGE, "" },
+        { "a thread group that is none",
+          { .size = 2, .threads = (plait_thread_group *)(intptr_t)0x30 },
+          PLAIT_INVALID_USAGE,
+          "" },
         { "a hollow store", { .size = 2, .store = &hollow }, PLAIT_INVALID_ARGUMENT, "store" },
-        { "two ways at once is the first's matter, yet rank 9 is not", { .rank = 9, .size = 2, .store = &hollow, .threads = two },
-          PLAIT_INVALID_ARGUMENT, "9" },
-        { "a port of 70000", { .rank = 0, .size = 2, .address = "127.0.0.1", .port = 70000 }, PLAIT_INVALID_ARGUMENT, "70000" },
+        { "two ways at once is the first's matter, yet rank 9 is not",
+          { .rank = 9, .size = 2, .store = &hollow, .threads = two },
+          PLAIT_INVALID_ARGUMENT,
+          "9" },
+        { "a port of 70000",
+          { .rank = 0, .size = 2, .address = "127.0.0.1", .port = 70000 },
+          PLAIT_INVALID_ARGUMENT,
+          "70000" },
         { "an unknown transport", { .size = 1, .transport = "pigeon" }, PLAIT_INVALID_SETTING, "shm" },
         { "an unknown plan", { .size = 1, .plan = "miracle" }, PLAIT_INVALID_SETTING, "ring" },
-        { "a key of a size without bytes", { .size = 1, .job_key_size = 7 }, PLAIT_INVALID_ARGUMENT, "job_key" },
+        { "a key of a size without bytes",
+          { .size = 1, .job_key_size = 7 },
+          PLAIT_INVALID_ARGUMENT,
+          "job_key" },
         { "a structure of 5 bytes", { .struct_size = 5, .size = 1 }, PLAIT_INVALID_ARGUMENT, "struct_size" },
         { "a structure of 5 kB", { .struct_size = 5000, .size = 1 }, PLAIT_INVALID_ARGUMENT, "5000" },
     };
@@ -339,9 +380,11 @@ static void run_world_options(struct rank *rank)
     for (size_t i = 0; i < LENGTH(sizes); i++) {
         char number[16];
         snprintf(number, sizeof number, "%d", sizes[i]);
-        refused(rank, plait_thread_group_create(sizes[i], &group), PLAIT_INVALID_ARGUMENT, number, "a thread group's size");
+        refused(rank, plait_thread_group_create(sizes[i], &group), PLAIT_INVALID_ARGUMENT, number,
+                "a thread group's size");
     }
-    refused(rank, plait_thread_group_create(2, NULL), PLAIT_INVALID_ARGUMENT, "group", "a thread group for nobody");
+    refused(rank, plait_thread_group_create(2, NULL), PLAIT_INVALID_ARGUMENT, "group",
+            "a thread group for nobody");
     plait_thread_group_destroy(NULL);
 }
 
@@ -351,11 +394,15 @@ static void run_environment(struct rank *rank)
     static const struct {
         const char *name, *value, *piece;
     } rows[] = {
-        { "PLAIT_TRANSPORT", "pigeon", "shm" },   { "PLAIT_PLAN", "miracle", "ring" },
-        { "PLAIT_TIMEOUT_MS", "soon", "soon" },   { "PLAIT_TIMEOUT_MS", "12x", "12x" },
-        { "PLAIT_LOG", "loud", "debug" },         { "PLAIT_KERNELS", "abacus", "scalar" },
+        { "PLAIT_TRANSPORT", "pigeon", "shm" },
+        { "PLAIT_PLAN", "miracle", "ring" },
+        { "PLAIT_TIMEOUT_MS", "soon", "soon" },
+        { "PLAIT_TIMEOUT_MS", "12x", "12x" },
+        { "PLAIT_LOG", "loud", "debug" },
+        { "PLAIT_KERNELS", "abacus", "scalar" },
         { "PLAIT_START_TIMEOUT_MS", "99999999999999999999999", "99999999999999999999999" },
-        { "WORLD_SIZE", "two", "two" },           { "WORLD_SIZE", "-1", "-1" },
+        { "WORLD_SIZE", "two", "two" },
+        { "WORLD_SIZE", "-1", "-1" },
         { "WORLD_SIZE", "0", "0" },
     };
     for (size_t i = 0; i < LENGTH(rows); i++) {
@@ -415,11 +462,12 @@ static void try_handle(struct rank *rank, void *handle, const char *what)
         no_handle(rank, plait_world_destroy(world), what);
     }
     plait_work_release(work);
-    rank_check(rank, plait_comm_rank(comm) == -1 && plait_comm_size(comm) == -1 && plait_comm_world_rank(comm, 0) == -1
-                         && plait_world_rank(world) == -1 && plait_world_size(world) == -1
-                         && plait_world_local_rank(world) == -1 && plait_world_local_size(world) == -1
-                         && plait_world_comm(world) == NULL && plait_work_source(work) == -1
-                         && plait_work_count(work) == 0,
+    rank_check(rank,
+               plait_comm_rank(comm) == -1 && plait_comm_size(comm) == -1 &&
+                   plait_comm_world_rank(comm, 0) == -1 && plait_world_rank(world) == -1 &&
+                   plait_world_size(world) == -1 && plait_world_local_rank(world) == -1 &&
+                   plait_world_local_size(world) == -1 && plait_world_comm(world) == NULL &&
+                   plait_work_source(work) == -1 && plait_work_count(work) == 0,
                "%s has a number", what);
     rank_check(rank, plait_comm_last_plan(comm) != NULL, "%s has no last plan, not even \"\"", what);
     rank_check(rank, made == NULL && started == NULL, "%s gave a handle", what);
@@ -515,18 +563,20 @@ static void be_child(struct rank *rank, plait_comm *split, plait_work *work)
         plait_world_destroy(rank->world),
     };
     for (size_t i = 0; i < LENGTH(got); i++)
-        rank_check(rank, got[i] == PLAIT_INVALID_USAGE, "in a child, call %zu gave %s", i, plait_status_name(got[i]));
+        rank_check(rank, got[i] == PLAIT_INVALID_USAGE, "in a child, call %zu gave %s", i,
+                   plait_status_name(got[i]));
     rank_says(rank, "fork");
     const plait_status waited = plait_work_wait(work, -1);
-    rank_check(rank, waited == PLAIT_INVALID_USAGE || (waited == PLAIT_OK && rank->size == 1), "in a child, a wait gave %s",
-               plait_status_name(waited));
+    rank_check(rank, waited == PLAIT_INVALID_USAGE || (waited == PLAIT_OK && rank->size == 1),
+               "in a child, a wait gave %s", plait_status_name(waited));
     plait_world_fault(rank->world, &fault);
     plait_work_release(work);
 
     plait_world *world = NULL;
     plait_world_options options = { .struct_size = sizeof options, .size = 1 };
     if (rank_ok(rank, plait_world_create(&options, &world), "a world of the child's own")) {
-        rank_ok(rank, plait_allreduce(plait_world_comm(world), &value, &sum, 1, PLAIT_I64, PLAIT_SUM, NULL), "all-reduce");
+        rank_ok(rank, plait_allreduce(plait_world_comm(world), &value, &sum, 1, PLAIT_I64, PLAIT_SUM, NULL),
+                "all-reduce");
         rank_ok(rank, plait_world_destroy(world), "destroying it");
     }
     _exit(0);
@@ -540,7 +590,8 @@ static void run_fork(struct rank *rank)
     if (!ranks_can_fork() || !rank_ok(rank, plait_comm_split(rank->comm, 0, 0, NULL, &split), "split"))
         return;
     if (rank->number == 0)
-        rank_ok(rank, plait_allreduce(rank->comm, &value, &sum, 1, PLAIT_I32, PLAIT_SUM, &work), "all-reduce");
+        rank_ok(rank, plait_allreduce(rank->comm, &value, &sum, 1, PLAIT_I32, PLAIT_SUM, &work),
+                "all-reduce");
     if (rank->number == 0) {
         rank_doing(rank, "a child calls");
         fflush(NULL);
@@ -553,7 +604,8 @@ static void run_fork(struct rank *rank)
     }
     rank_meet(rank);
     if (rank->number != 0)
-        rank_ok(rank, plait_allreduce(rank->comm, &value, &sum, 1, PLAIT_I32, PLAIT_SUM, &work), "all-reduce");
+        rank_ok(rank, plait_allreduce(rank->comm, &value, &sum, 1, PLAIT_I32, PLAIT_SUM, &work),
+                "all-reduce");
     rank_ok(rank, plait_work_wait(work, -1), "the parent's work after a fork");
     rank_check(rank, sum == rank->size, "the sum is %d", sum);
     plait_work_release(work);
@@ -570,30 +622,37 @@ static void run_names(struct rank *rank)
         const char *name = plait_status_name((plait_status)status);
         rank_check(rank, name != NULL && name[0] != '\0', "status %d has no name", status);
         plait_remedy remedy = plait_status_remedy((plait_status)status);
-        rank_check(rank, remedy >= PLAIT_REMEDY_NONE && remedy <= PLAIT_REMEDY_REPORT, "status %d: remedy %d", status, remedy);
+        rank_check(rank, remedy >= PLAIT_REMEDY_NONE && remedy <= PLAIT_REMEDY_REPORT, "status %d: remedy %d",
+                   status, remedy);
     }
-    rank_check(rank, plait_status_remedy(PLAIT_OK) == PLAIT_REMEDY_NONE
-                         && plait_status_remedy(PLAIT_IN_PROGRESS) == PLAIT_REMEDY_NONE
-                         && plait_status_remedy(PLAIT_INVALID_USAGE) == PLAIT_REMEDY_MEND_CALL
-                         && plait_status_remedy(PLAIT_OUT_OF_RESOURCES) == PLAIT_REMEDY_RETRY
-                         && plait_status_remedy(PLAIT_MISMATCH) == PLAIT_REMEDY_GO_ON
-                         && plait_status_remedy(PLAIT_PEER_LOST) == PLAIT_REMEDY_REBUILD
-                         && plait_status_remedy((plait_status)-999) == PLAIT_REMEDY_REPORT, "a remedy is wrong");
+    rank_check(rank,
+               plait_status_remedy(PLAIT_OK) == PLAIT_REMEDY_NONE &&
+                   plait_status_remedy(PLAIT_IN_PROGRESS) == PLAIT_REMEDY_NONE &&
+                   plait_status_remedy(PLAIT_INVALID_USAGE) == PLAIT_REMEDY_MEND_CALL &&
+                   plait_status_remedy(PLAIT_OUT_OF_RESOURCES) == PLAIT_REMEDY_RETRY &&
+                   plait_status_remedy(PLAIT_MISMATCH) == PLAIT_REMEDY_GO_ON &&
+                   plait_status_remedy(PLAIT_PEER_LOST) == PLAIT_REMEDY_REBUILD &&
+                   plait_status_remedy((plait_status)-999) == PLAIT_REMEDY_REPORT,
+               "a remedy is wrong");
     for (int i = 0; i < DATA_TYPES; i++)
         rank_check(rank, plait_type_size(data_types[i]) == data_size(data_types[i]), "the size of %s is %zu",
                    plait_type_name(data_types[i]), plait_type_size(data_types[i]));
     static const int unknown[] = { 0, 11, -1, INT_MAX, INT_MIN };
     for (size_t i = 0; i < LENGTH(unknown); i++)
-        rank_check(rank, plait_type_size((plait_type)unknown[i]) == 0
-                             && strcmp(plait_type_name((plait_type)unknown[i]), "?") == 0
-                             && strcmp(plait_op_name((plait_op)unknown[i]), "?") == 0, "%d is a type", unknown[i]);
+        rank_check(rank,
+                   plait_type_size((plait_type)unknown[i]) == 0 &&
+                       strcmp(plait_type_name((plait_type)unknown[i]), "?") == 0 &&
+                       strcmp(plait_op_name((plait_op)unknown[i]), "?") == 0,
+                   "%d is a type", unknown[i]);
     rank_check(rank, strcmp(plait_version(), "0.1.0") == 0, "version %s", plait_version());
 }
 
-#define EACH(title, function)                                                   \
-    { title, function, { .way = RANKS_THREADS, .size = 1 }, NULL },             \
-    { title, function, { .way = RANKS_THREADS, .size = 2 }, NULL },             \
-    { title, function, { .way = RANKS_THREADS, .size = 5 }, NULL }
+#define EACH(title, function)                                                                                \
+    { title, function, { .way = RANKS_THREADS, .size = 1 }, NULL },                                          \
+        { title, function, { .way = RANKS_THREADS, .size = 2 }, NULL },                                      \
+    {                                                                                                        \
+        title, function, { .way = RANKS_THREADS, .size = 5 }, NULL                                           \
+    }
 
 static const struct scenario scenarios[] = {
     EACH("types, operations, roots", run_values),

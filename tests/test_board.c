@@ -182,7 +182,9 @@ static int make_disguise(enum disguise disguise, const struct segment_layout *la
     case OTHER_RANK: other.rank = 4; break;
     case OTHER_PID: other.pid = 99; break;
     case OTHER_WORLD: other.generation = 8; break;
-    case OTHER_LANES: other_layout = segment_lay_out(layout->peers, 2 * STAGING_LANES * layout->lane_size); break;
+    case OTHER_LANES:
+        other_layout = segment_lay_out(layout->peers, 2 * STAGING_LANES * layout->lane_size);
+        break;
     }
     assert_int_equal(segment_make_shared(segment, &other_layout, &other), PLAIT_OK);
     return dup(segment->fd);

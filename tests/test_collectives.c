@@ -20,7 +20,8 @@ static const struct {
     size_t count;
     unsigned one_in;
 } counts[] = {
-    { 0, 2 }, { 1, 1 }, { 2, 2 }, { 7, 1 }, { 64, 2 }, { 127, 1 }, { 1021, 2 }, { 10007, 8 }, { MOST_COUNT, 60 },
+    { 0, 2 },   { 1, 1 },    { 2, 2 },     { 7, 1 },           { 64, 2 },
+    { 127, 1 }, { 1021, 2 }, { 10007, 8 }, { MOST_COUNT, 60 },
 };
 
 /* Which part of the matrix a test covers. */
@@ -28,11 +29,12 @@ struct section {
     char name[64];
     enum call_kind kind;
     int ranks;
-    const char *plan;  /* NULL: the library's choice */
-    unsigned one_in;   /* of the cases */
+    const char *plan; /* NULL: the library's choice */
+    unsigned one_in;  /* of the cases */
 };
 
-/* Of the all-reduce's outputs, in two sets by turns: a rank writes a set again after it met all in the other one. */
+/* Of the all-reduce's outputs, in two sets by turns: a rank writes a set again after it met all in the
+ * other one. */
 struct sums {
     uint64_t of[2][RANKS_MOST];
 };
@@ -50,8 +52,8 @@ static bool same_bits(struct rank *rank, const struct trial *trial, unsigned tur
 
 static bool drawn(uint64_t random, const struct section *section, unsigned one_in)
 {
-    return random % 100 < (uint64_t)test_settings()->scale && (random >> 8) % section->one_in == 0
-           && (random >> 24) % one_in == 0;
+    return random % 100 < (uint64_t)test_settings()->scale && (random >> 8) % section->one_in == 0 &&
+           (random >> 24) % one_in == 0;
 }
 
 /* All counts of one type and operation. */
@@ -87,15 +89,17 @@ static void run_section(struct rank *rank)
     for (int type = 0; type < DATA_TYPES && good; type++)
         for (int op = 0; op < (call_reduces(section->kind) ? DATA_OPS : 1) && good; op++)
             good = run_counts(rank, &trial, data_types[type], data_ops[op],
-                              mix(test_settings()->seed + (uint64_t)(section->kind * 100 + section->ranks))
-                                  + (uint64_t)(type * 100 + op * 10) * 7919);
+                              mix(test_settings()->seed + (uint64_t)(section->kind * 100 + section->ranks)) +
+                                  (uint64_t)(type * 100 + op * 10) * 7919);
     trial_close(&trial);
 }
 
 static void section_is_right(void **state)
 {
     const struct section *section = *state;
-    struct ranks_setup setup = { .size = section->ranks, .plan = section->plan, .shared_size = sizeof(struct sums) };
+    struct ranks_setup setup = { .size = section->ranks,
+                                 .plan = section->plan,
+                                 .shared_size = sizeof(struct sums) };
     ranks_run(&setup, run_section, section);
 }
 
@@ -111,10 +115,22 @@ static struct scenario streams[] = {
     { "small ones in a row, 2 ranks", stream_small, { .size = 2 }, NULL },
     { "small ones in a row, 3 ranks", stream_small, { .size = 3 }, NULL },
     { "small ones in a row, 5 ranks", stream_small, { .size = 5 }, NULL },
-    { "repeats give the same bits, 2 ranks", stream_repeats, { .size = 2, .shared_size = STREAM_SHARED }, NULL },
-    { "repeats give the same bits, 3 ranks", stream_repeats, { .size = 3, .shared_size = STREAM_SHARED }, NULL },
-    { "repeats give the same bits, 6 ranks", stream_repeats, { .size = 6, .shared_size = STREAM_SHARED }, NULL },
-    { "everything on stacks of 64 KiB, 3 ranks", stream_everything, { .size = 3, .stack_size = 65536 }, NULL },
+    { "repeats give the same bits, 2 ranks",
+      stream_repeats,
+      { .size = 2, .shared_size = STREAM_SHARED },
+      NULL },
+    { "repeats give the same bits, 3 ranks",
+      stream_repeats,
+      { .size = 3, .shared_size = STREAM_SHARED },
+      NULL },
+    { "repeats give the same bits, 6 ranks",
+      stream_repeats,
+      { .size = 6, .shared_size = STREAM_SHARED },
+      NULL },
+    { "everything on stacks of 64 KiB, 3 ranks",
+      stream_everything,
+      { .size = 3, .stack_size = 65536 },
+      NULL },
     { "megabytes, 2 ranks", stream_large, { .size = 2 }, NULL },
     { "megabytes, 3 ranks", stream_large, { .size = 3 }, NULL },
     { "megabytes, 5 ranks", stream_large, { .size = 5 }, NULL },
@@ -130,14 +146,16 @@ static void stream_is_right(void **state)
 static void run_huge(struct rank *rank)
 {
     const size_t count = ((size_t)1 << 31) + 5;
-    unsigned char *data = mmap(NULL, count, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    unsigned char *data =
+        mmap(NULL, count, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (!rank_check(rank, data != MAP_FAILED, "no memory for %zu bytes", count))
         return;
     const size_t marks[] = { 0, 1, ((size_t)1 << 31) - 1, (size_t)1 << 31, count - 1 };
     for (size_t i = 0; i < LENGTH(marks); i++)
         data[marks[i]] = (unsigned char)(10 + i + (size_t)rank->number * 100);
     rank_doing(rank, "huge all-reduce");
-    rank_ok(rank, plait_allreduce(rank->comm, data, data, count, PLAIT_U8, PLAIT_SUM, NULL), "huge all-reduce");
+    rank_ok(rank, plait_allreduce(rank->comm, data, data, count, PLAIT_U8, PLAIT_SUM, NULL),
+            "huge all-reduce");
     for (size_t i = 0; i < LENGTH(marks); i++)
         rank_check(rank, data[marks[i]] == 120 + 2 * i, "element %zu is %d", marks[i], data[marks[i]]);
 
@@ -177,11 +195,13 @@ static struct CMUnitTest tests[SECTIONS + OTHERS];
 static struct CMUnitTest section_test(struct section *section)
 {
     if (section->plan != NULL)
-        snprintf(section->name, sizeof section->name, "%s, %d ranks, %s", call_name(section->kind), section->ranks,
-                 section->plan);
+        snprintf(section->name, sizeof section->name, "%s, %d ranks, %s", call_name(section->kind),
+                 section->ranks, section->plan);
     else
-        snprintf(section->name, sizeof section->name, "%s, %d ranks", call_name(section->kind), section->ranks);
-    return (struct CMUnitTest){ .name = section->name, .test_func = section_is_right, .initial_state = section };
+        snprintf(section->name, sizeof section->name, "%s, %d ranks", call_name(section->kind),
+                 section->ranks);
+    return (
+        struct CMUnitTest){ .name = section->name, .test_func = section_is_right, .initial_state = section };
 }
 
 int main(void)
@@ -196,12 +216,16 @@ int main(void)
     for (size_t plan = 0; plan < LENGTH(plans); plan++)
         for (size_t size = 0; size < LENGTH(forced_sizes); size++)
             for (int kind = 0; kind < CALL_KINDS; kind++) {
-                sections[made] = (struct section){ .kind = (enum call_kind)kind, .ranks = forced_sizes[size],
-                                                   .plan = plans[plan], .one_in = 4 };
+                sections[made] = (struct section){ .kind = (enum call_kind)kind,
+                                                   .ranks = forced_sizes[size],
+                                                   .plan = plans[plan],
+                                                   .one_in = 4 };
                 tests[count++] = section_test(&sections[made++]);
             }
     for (size_t i = 0; i < LENGTH(streams); i++)
-        tests[count++] = (struct CMUnitTest){ .name = streams[i].name, .test_func = stream_is_right, .initial_state = &streams[i] };
+        tests[count++] = (struct CMUnitTest){ .name = streams[i].name,
+                                              .test_func = stream_is_right,
+                                              .initial_state = &streams[i] };
     tests[count++] = (struct CMUnitTest){ "more than 2^31 elements", huge_is_right, NULL, NULL, NULL };
     return check_run("collectives", tests, count);
 }

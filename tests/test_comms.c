@@ -14,11 +14,11 @@ static bool comm_works(struct rank *rank, plait_comm *comm, const char *what)
     const int me = plait_comm_rank(comm), ranks = plait_comm_size(comm);
     int64_t value = me + 1, sum = 0, root = me == ranks - 1 ? 77 : 0, all[RANKS_MOST] = { 0 };
     rank_doing(rank, "using %s", what);
-    if (!rank_ok(rank, plait_allreduce(comm, &value, &sum, 1, PLAIT_I64, PLAIT_SUM, NULL), what)
-        || !rank_check(rank, sum == ranks * (ranks + 1) / 2, "%s: the sum is %lld", what, (long long)sum)
-        || !rank_ok(rank, plait_broadcast(comm, &root, 1, PLAIT_I64, ranks - 1, NULL), what)
-        || !rank_check(rank, root == 77, "%s: the broadcast gave %lld", what, (long long)root)
-        || !rank_ok(rank, plait_allgather(comm, &value, all, 1, PLAIT_I64, NULL), what))
+    if (!rank_ok(rank, plait_allreduce(comm, &value, &sum, 1, PLAIT_I64, PLAIT_SUM, NULL), what) ||
+        !rank_check(rank, sum == ranks * (ranks + 1) / 2, "%s: the sum is %lld", what, (long long)sum) ||
+        !rank_ok(rank, plait_broadcast(comm, &root, 1, PLAIT_I64, ranks - 1, NULL), what) ||
+        !rank_check(rank, root == 77, "%s: the broadcast gave %lld", what, (long long)root) ||
+        !rank_ok(rank, plait_allgather(comm, &value, all, 1, PLAIT_I64, NULL), what))
         return false;
     for (int i = 0; i < ranks; i++)
         if (!rank_check(rank, all[i] == i + 1, "%s: block %d is %lld", what, i, (long long)all[i]))
@@ -27,16 +27,20 @@ static bool comm_works(struct rank *rank, plait_comm *comm, const char *what)
 }
 
 /* Who is in `comm` at which place. */
-static bool has_ranks(struct rank *rank, plait_comm *comm, const int *world_ranks, int count, const char *what)
+static bool has_ranks(struct rank *rank, plait_comm *comm, const int *world_ranks, int count,
+                      const char *what)
 {
-    if (!rank_check(rank, plait_comm_size(comm) == count, "%s has %d ranks, not %d", what, plait_comm_size(comm), count))
+    if (!rank_check(rank, plait_comm_size(comm) == count, "%s has %d ranks, not %d", what,
+                    plait_comm_size(comm), count))
         return false;
     for (int i = 0; i < count; i++) {
-        if (!rank_check(rank, plait_comm_world_rank(comm, i) == world_ranks[i], "%s: place %d is rank %d, not %d", what,
-                        i, plait_comm_world_rank(comm, i), world_ranks[i]))
+        if (!rank_check(rank, plait_comm_world_rank(comm, i) == world_ranks[i],
+                        "%s: place %d is rank %d, not %d", what, i, plait_comm_world_rank(comm, i),
+                        world_ranks[i]))
             return false;
-        if (world_ranks[i] == rank->number && !rank_check(rank, plait_comm_rank(comm) == i, "%s: I am %d, not %d",
-                                                          what, plait_comm_rank(comm), i))
+        if (world_ranks[i] == rank->number &&
+            !rank_check(rank, plait_comm_rank(comm) == i, "%s: I am %d, not %d", what, plait_comm_rank(comm),
+                        i))
             return false;
     }
     rank_check(rank, plait_comm_world_rank(comm, -1) == -1 && plait_comm_world_rank(comm, count) == -1,
@@ -53,7 +57,8 @@ static void run_split(struct rank *rank)
     for (int i = rank->size - 1; i >= 0; i--)
         if (i % 2 == rank->number % 2)
             members[count++] = i;
-    if (!rank_ok(rank, plait_comm_split(rank->comm, rank->number % 2, -rank->number, NULL, &comm), "split by parity"))
+    if (!rank_ok(rank, plait_comm_split(rank->comm, rank->number % 2, -rank->number, NULL, &comm),
+                 "split by parity"))
         return;
     has_ranks(rank, comm, members, count, "the half");
     comm_works(rank, comm, "the half");
@@ -66,14 +71,18 @@ static void run_split(struct rank *rank)
     rank_ok(rank, plait_comm_destroy(comm), "destroying the half");
     comm_works(rank, again, "the half's copy, whose parent is gone");
     rank_ok(rank, plait_comm_destroy(again), "destroying the copy");
-    rank_check(rank, plait_comm_rank(again) == -1 && plait_comm_size(again) == -1, "a destroyed communicator has a rank");
+    rank_check(rank, plait_comm_rank(again) == -1 && plait_comm_size(again) == -1,
+               "a destroyed communicator has a rank");
 }
 
 static void run_no_colour(struct rank *rank)
 {
     plait_comm *comm = (plait_comm *)(intptr_t)1234;
     const int last = rank->size - 1;
-    if (!rank_ok(rank, plait_comm_split(rank->comm, rank->number == last ? PLAIT_NO_COLOUR : 0x7fffffff, 0, NULL, &comm), "split"))
+    if (!rank_ok(
+            rank,
+            plait_comm_split(rank->comm, rank->number == last ? PLAIT_NO_COLOUR : 0x7fffffff, 0, NULL, &comm),
+            "split"))
         return;
     if (rank->number == last) {
         rank_check(rank, comm == NULL, "no colour gave a communicator");
@@ -117,13 +126,16 @@ static void run_groups(struct rank *rank)
     has_ranks(rank, lower, with_left, 2, "the group with my left");
     plait_work *works[2] = { NULL };
     int values[2] = { rank->number, rank->number }, sums[2] = { 0 };
-    rank_ok(rank, plait_allreduce(upper, &values[0], &sums[0], 1, PLAIT_I32, PLAIT_SUM, &works[0]), "all-reduce");
-    rank_ok(rank, plait_allreduce(lower, &values[1], &sums[1], 1, PLAIT_I32, PLAIT_SUM, &works[1]), "all-reduce");
+    rank_ok(rank, plait_allreduce(upper, &values[0], &sums[0], 1, PLAIT_I32, PLAIT_SUM, &works[0]),
+            "all-reduce");
+    rank_ok(rank, plait_allreduce(lower, &values[1], &sums[1], 1, PLAIT_I32, PLAIT_SUM, &works[1]),
+            "all-reduce");
     for (int i = 0; i < 2; i++) {
         rank_ok(rank, plait_work_wait(works[i], -1), "waiting");
         plait_work_release(works[i]);
     }
-    rank_check(rank, sums[0] == rank->number + right && sums[1] == rank->number + left, "sums %d and %d", sums[0], sums[1]);
+    rank_check(rank, sums[0] == rank->number + right && sums[1] == rank->number + left, "sums %d and %d",
+               sums[0], sums[1]);
     rank_ok(rank, plait_comm_destroy(upper), "destroy");
     rank_ok(rank, plait_comm_destroy(lower), "destroy");
 }
@@ -165,8 +177,9 @@ static void run_many(struct rank *rank)
         for (int i = MANY - 1; i >= 0; i--) {
             int value = i, sum = 0;
             rank_doing(rank, "turn %d: all-reduce on %d", turn, i);
-            if (!rank_ok(rank, plait_allreduce(mine[i], &value, &sum, 1, PLAIT_I32, PLAIT_SUM, NULL), "all-reduce")
-                || !rank_check(rank, sum == i * rank->size, "communicator %d: the sum is %d", i, sum))
+            if (!rank_ok(rank, plait_allreduce(mine[i], &value, &sum, 1, PLAIT_I32, PLAIT_SUM, NULL),
+                         "all-reduce") ||
+                !rank_check(rank, sum == i * rank->size, "communicator %d: the sum is %d", i, sum))
                 return;
         }
         for (int i = 0; i < MANY; i++) {
@@ -190,8 +203,8 @@ static void run_too_many(struct rank *rank)
         made += status == PLAIT_OK;
     }
     if (status != PLAIT_OK) {
-        rank_check(rank, status == PLAIT_OUT_OF_RESOURCES || status == PLAIT_OUT_OF_MEMORY, "communicator %d gave %s: %s", made,
-                   plait_status_name(status), plait_last_error());
+        rank_check(rank, status == PLAIT_OUT_OF_RESOURCES || status == PLAIT_OUT_OF_MEMORY,
+                   "communicator %d gave %s: %s", made, plait_status_name(status), plait_last_error());
         rank_check(rank, made >= 1000, "only %d communicators", made);
     }
     comm_works(rank, rank->comm, "the world's own");
@@ -248,7 +261,8 @@ static void *run_strand(void *argument)
         for (size_t j = 0; j < count; j++)
             data[j] = (float)(strand->number * 100 + i);
         const float wanted = (float)((strand->number * 100 + i) * rank->size);
-        rank_ok(rank, plait_allreduce(strand->comm, data, data, count, PLAIT_F32, PLAIT_SUM, NULL), "all-reduce");
+        rank_ok(rank, plait_allreduce(strand->comm, data, data, count, PLAIT_F32, PLAIT_SUM, NULL),
+                "all-reduce");
         rank_check(rank, data[0] == wanted && data[count - 1] == wanted, "strand %d, call %d: %g, not %g",
                    strand->number, i, (double)data[0], (double)wanted);
     }
@@ -292,7 +306,8 @@ static void run_abort_one(struct rank *rank)
         rank_says(rank, "rank 0");
         plait_fault fault = { .struct_size = sizeof fault };
         rank_ok(rank, plait_comm_fault(doomed, &fault), "asking for the fault");
-        rank_check(rank, fault.kind == PLAIT_FAULT_ABORTED && fault.culprit == 0 && fault.status == PLAIT_ABORTED,
+        rank_check(rank,
+                   fault.kind == PLAIT_FAULT_ABORTED && fault.culprit == 0 && fault.status == PLAIT_ABORTED,
                    "fault of kind %d, culprit %d", fault.kind, fault.culprit);
         rank_status(rank, plait_barrier(doomed, NULL), PLAIT_ABORTED, "a barrier after the abort");
     }
@@ -321,8 +336,11 @@ static void run_odd_texts(struct rank *rank)
     rank_says(rank, "%s%n");
     plait_fault fault = { .struct_size = sizeof fault };
     rank_ok(rank, plait_comm_fault(comm, &fault), "asking for the fault");
-    rank_check(rank, memchr(fault.evidence, '\0', sizeof fault.evidence) != NULL && memchr(fault.host, '\0', sizeof fault.host) != NULL
-                         && memchr(fault.call, '\0', sizeof fault.call) != NULL, "a string of the fault has no end");
+    rank_check(rank,
+               memchr(fault.evidence, '\0', sizeof fault.evidence) != NULL &&
+                   memchr(fault.host, '\0', sizeof fault.host) != NULL &&
+                   memchr(fault.call, '\0', sizeof fault.call) != NULL,
+               "a string of the fault has no end");
     rank_ok(rank, plait_comm_destroy(comm), "destroy");
 
     comm = NULL;
@@ -346,7 +364,8 @@ static void run_own_deadline(struct rank *rank)
         const int64_t start = now_ns();
         rank_status(rank, plait_barrier(comm, NULL), PLAIT_TIMED_OUT, "a barrier alone");
         const int64_t took_ms = (now_ns() - start) / 1000000;
-        rank_check(rank, took_ms >= 140 && took_ms < 2000, "a deadline of 150 ms took %lld ms", (long long)took_ms);
+        rank_check(rank, took_ms >= 140 && took_ms < 2000, "a deadline of 150 ms took %lld ms",
+                   (long long)took_ms);
         rank_says(rank, "evaluation");
         rank_says(rank, "rank 1");
     }
@@ -363,24 +382,30 @@ static void run_facts(struct rank *rank)
     rank_check(rank, facts.kernels != NULL && facts.kernels[0] != '\0', "no kernels");
     rank_check(rank, facts.cores >= 1 && facts.cores < 100000, "%d cores", facts.cores);
     rank_check(rank, facts.line_ns >= 0 && facts.line_ns < 1e8, "a line takes %g ns", facts.line_ns);
-    rank_check(rank, plait_world_rank(rank->world) == rank->number && plait_world_size(rank->world) == rank->size,
+    rank_check(rank,
+               plait_world_rank(rank->world) == rank->number && plait_world_size(rank->world) == rank->size,
                "rank %d of %d", plait_world_rank(rank->world), plait_world_size(rank->world));
-    rank_check(rank, plait_world_local_size(rank->world) == rank->size
-                         && plait_world_local_rank(rank->world) == rank->number, "local rank %d of %d",
-               plait_world_local_rank(rank->world), plait_world_local_size(rank->world));
+    rank_check(rank,
+               plait_world_local_size(rank->world) == rank->size &&
+                   plait_world_local_rank(rank->world) == rank->number,
+               "local rank %d of %d", plait_world_local_rank(rank->world),
+               plait_world_local_size(rank->world));
     double line_ns = -1;
     rank_doing(rank, "measuring a line");
     rank_ok(rank, plait_comm_measure_line(rank->comm, &line_ns), "measuring a line");
-    rank_check(rank, rank->size == 1 ? line_ns == 0 : line_ns >= 0 && line_ns < 1e8, "a line takes %g ns", line_ns);
+    rank_check(rank, rank->size == 1 ? line_ns == 0 : line_ns >= 0 && line_ns < 1e8, "a line takes %g ns",
+               line_ns);
     rank_check(rank, plait_world_comm(rank->world) == rank->comm, "the world's own is another one");
     rank_check(rank, plait_comm_last_plan(rank->comm) != NULL, "no last plan");
     comm_works(rank, rank->comm, "the world's own");
     rank_check(rank, plait_comm_last_plan(rank->comm)[0] != '\0', "no last plan after collectives");
 }
 
-#define BOTH(title, function, ranks)                                            \
-    { title, function, { .way = RANKS_THREADS, .size = ranks }, NULL },         \
-    { title, function, { .way = RANKS_FILE, .size = ranks }, NULL }
+#define BOTH(title, function, ranks)                                                                         \
+    { title, function, { .way = RANKS_THREADS, .size = ranks }, NULL },                                      \
+    {                                                                                                        \
+        title, function, { .way = RANKS_FILE, .size = ranks }, NULL                                          \
+    }
 
 static const struct scenario scenarios[] = {
     BOTH("facts", run_facts, 1),

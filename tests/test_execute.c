@@ -1,7 +1,7 @@
-/* The executor: all ranks of a group carried out by hand on one thread, over real boards and mailboxes, in orders
- * drawn from a seed. Staging is small, so that the ring comes round all the time; ranks run ahead of each other as
- * far as the executor lets them; some calls differ between ranks. PLAIT_TEST_SEED sets the seed, which is printed
- * when something is wrong. */
+/* The executor: all ranks of a group carried out by hand on one thread, over real boards and mailboxes,
+ * in orders drawn from a seed. Staging is small, so that the ring comes round all the time; ranks run
+ * ahead of each other as far as the executor lets them; some calls differ between ranks.
+ * PLAIT_TEST_SEED sets the seed, which is printed when something is wrong. */
 #include "check.h"
 
 #include <stdio.h>
@@ -78,8 +78,9 @@ static void open_endpoints(struct stage *stage)
         peers[rank] = (struct peer){ .rank = rank, .pid = 1, .blob = blobs[rank] };
     }
     for (int rank = 0; rank < ranks; rank++)
-        assert_int_equal(transport_inproc.connect(stage->actors[rank].endpoint, peers, ranks, 1, key, INT64_MAX),
-                         PLAIT_OK);
+        assert_int_equal(
+            transport_inproc.connect(stage->actors[rank].endpoint, peers, ranks, 1, key, INT64_MAX),
+            PLAIT_OK);
 }
 
 static void make_group(struct stage *stage, struct actor *actor)

@@ -37,7 +37,8 @@ static void judge_time(struct rank *rank, struct scene *scene, int64_t now, int6
     int64_t worst = atomic_load(&scene->worst);
     while (took > worst && !atomic_compare_exchange_weak(&scene->worst, &worst, took))
         ;
-    rank_check(rank, took < LATE_NS * ranks_slowness(), "it took %lld ms to notice", (long long)took / 1000000);
+    rank_check(rank, took < LATE_NS * ranks_slowness(), "it took %lld ms to notice",
+               (long long)took / 1000000);
 }
 
 static int compare_times(const void *a, const void *b)
@@ -57,16 +58,19 @@ static void judge_median(int64_t *times, int count)
 }
 
 /* The fault as it should be; `kinds`: bits 1 << kind that will do. */
-static void judge_fault(struct rank *rank, const plait_fault *fault, unsigned kinds, plait_status status, int culprit, int64_t pid)
+static void judge_fault(struct rank *rank, const plait_fault *fault, unsigned kinds, plait_status status,
+                        int culprit, int64_t pid)
 {
     rank_check(rank, kinds >> fault->kind & 1, "fault of kind %d: %s", fault->kind, fault->evidence);
     rank_check(rank, fault->status == status, "the fault's status is %s", plait_status_name(fault->status));
-    rank_check(rank, fault->culprit == culprit, "the fault's culprit is %d, not %d: %s", fault->culprit, culprit, fault->evidence);
-    rank_check(rank, fault->pid == pid, "the fault's pid is %lld, not %lld", (long long)fault->pid, (long long)pid);
+    rank_check(rank, fault->culprit == culprit, "the fault's culprit is %d, not %d: %s", fault->culprit,
+               culprit, fault->evidence);
+    rank_check(rank, fault->pid == pid, "the fault's pid is %lld, not %lld", (long long)fault->pid,
+               (long long)pid);
     rank_check(rank, fault->evidence[0] != '\0', "the fault has no evidence");
     rank_check(rank, fault->operation[0] != '\0' && fault->call[0] != '\0' && fault->operation_number > 0,
-               "the fault's operation is %llu \"%s\", call \"%s\"", (unsigned long long)fault->operation_number,
-               fault->operation, fault->call);
+               "the fault's operation is %llu \"%s\", call \"%s\"",
+               (unsigned long long)fault->operation_number, fault->operation, fault->call);
 }
 
 static void judge_comm(struct rank *rank, unsigned kinds, plait_status status, int culprit, int64_t pid)
@@ -76,8 +80,8 @@ static void judge_comm(struct rank *rank, unsigned kinds, plait_status status, i
         judge_fault(rank, &fault, kinds, status, culprit, pid);
     plait_fault worlds = { .struct_size = sizeof worlds };
     if (rank_ok(rank, plait_world_fault(rank->world, &worlds), "asking the world for its fault"))
-        rank_check(rank, worlds.kind == fault.kind && worlds.culprit == culprit, "the world's fault is of kind %d, culprit %d",
-                   worlds.kind, worlds.culprit);
+        rank_check(rank, worlds.kind == fault.kind && worlds.culprit == culprit,
+                   "the world's fault is of kind %d, culprit %d", worlds.kind, worlds.culprit);
 }
 
 /* The sentence names rank and pid; pid 0 is not looked for. */
@@ -183,18 +187,20 @@ static int blamed(struct rank *rank, const struct death_run *run)
 {
     plait_fault fault = { .struct_size = sizeof fault };
     rank_ok(rank, plait_comm_fault(rank->comm, &fault), "asking for the fault");
-    const bool right = rank_check(rank, fault.culprit >= 0 && fault.culprit < rank->size && dies(run, fault.culprit),
-                                  "rank %d is blamed, who lives: %s", fault.culprit, fault.evidence);
+    const bool right =
+        rank_check(rank, fault.culprit >= 0 && fault.culprit < rank->size && dies(run, fault.culprit),
+                   "rank %d is blamed, who lives: %s", fault.culprit, fault.evidence);
     return right ? fault.culprit : run->victim;
 }
 
 /* A call has failed: was it right, and in time? */
-static void judge_death(struct rank *rank, const struct death_run *run, plait_status status, const struct call *call, int64_t entered)
+static void judge_death(struct rank *rank, const struct death_run *run, plait_status status,
+                        const struct call *call, int64_t entered)
 {
     struct death_scene *scene = rank->shared;
     const int64_t now = now_ns(), moment = atomic_load(&scene->scene.moment);
-    if (!rank_status(rank, status, PLAIT_PEER_LOST, call_name(call->kind))
-        || !rank_check(rank, moment != 0, "PLAIT_PEER_LOST before anybody died: %s", plait_last_error()))
+    if (!rank_status(rank, status, PLAIT_PEER_LOST, call_name(call->kind)) ||
+        !rank_check(rank, moment != 0, "PLAIT_PEER_LOST before anybody died: %s", plait_last_error()))
         return;
     judge_time(rank, &scene->scene, now, entered);
     const int culprit = run->death->more != 0 ? blamed(rank, run) : run->victim;
@@ -202,8 +208,8 @@ static void judge_death(struct rank *rank, const struct death_run *run, plait_st
     judge_comm(rank, 1u << PLAIT_FAULT_DIED, PLAIT_PEER_LOST, culprit, atomic_load(&scene->pids[culprit]));
 
     int value = 1, sum = 0;
-    rank_status(rank, plait_allreduce(rank->comm, &value, &sum, 1, PLAIT_I32, PLAIT_SUM, NULL), PLAIT_PEER_LOST,
-                "a call after the communicator's end");
+    rank_status(rank, plait_allreduce(rank->comm, &value, &sum, 1, PLAIT_I32, PLAIT_SUM, NULL),
+                PLAIT_PEER_LOST, "a call after the communicator's end");
     judge_destroy(rank);
 }
 
@@ -247,18 +253,21 @@ static void stream_works(struct rank *rank, const struct death_run *run)
             if (rank->number == run->victim && run->calls != 0 && i * FLIGHT + j == run->calls)
                 end_here(scene, run->death->death);
             values[j][0] = values[j][COUNT - 1] = i;
-            status = plait_allreduce(rank->comm, values[j], sums[j], (size_t)(j % 2 ? COUNT : 1), PLAIT_I64, PLAIT_SUM, &works[j]);
+            status = plait_allreduce(rank->comm, values[j], sums[j], (size_t)(j % 2 ? COUNT : 1), PLAIT_I64,
+                                     PLAIT_SUM, &works[j]);
         }
         for (int j = 0; j < FLIGHT && status == PLAIT_OK; j++) {
             status = plait_work_wait(works[j], -1);
             if (status == PLAIT_OK)
-                rank_check(rank, sums[j][0] == (int64_t)i * rank->size, "turn %d, work %d: the sum is %lld", i, j, (long long)sums[j][0]);
+                rank_check(rank, sums[j][0] == (int64_t)i * rank->size, "turn %d, work %d: the sum is %lld",
+                           i, j, (long long)sums[j][0]);
         }
         if (status != PLAIT_OK)
             judge_death(rank, run, status, &call, entered);
         for (int j = 0; j < FLIGHT; j++) {
             if (status != PLAIT_OK && works[j] != NULL)
-                rank_check(rank, plait_work_status(works[j]) != PLAIT_IN_PROGRESS, "work %d is under way for ever", j);
+                rank_check(rank, plait_work_status(works[j]) != PLAIT_IN_PROGRESS,
+                           "work %d is under way for ever", j);
             plait_work_release(works[j]);
         }
         if (status != PLAIT_OK || rank_failed(rank))
@@ -283,7 +292,8 @@ static void stream_splits(struct rank *rank, const struct death_run *run)
             continue;
         rank_status(rank, status, PLAIT_PEER_LOST, "a split or a barrier on its communicator");
         judge_time(rank, &scene->scene, now, entered);
-        rank_status(rank, plait_barrier(rank->comm, NULL), PLAIT_PEER_LOST, "a barrier on the world's communicator");
+        rank_status(rank, plait_barrier(rank->comm, NULL), PLAIT_PEER_LOST,
+                    "a barrier on the world's communicator");
         judge_sentence(rank, run->victim, atomic_load(&scene->pids[run->victim]), "");
         judge_destroy(rank);
         return;
@@ -317,10 +327,15 @@ static bool await(_Atomic int *number, int wanted)
 
 static int64_t one_death(const struct death_case *death, uint64_t seed)
 {
-    struct death_run run = { .death = death, .seed = seed, .victim = (int)(mix(seed) >> 8 & 0xff) % death->ranks };
+    struct death_run run = { .death = death,
+                             .seed = seed,
+                             .victim = (int)(mix(seed) >> 8 & 0xff) % death->ranks };
     if (death->death != DEATH_KILLED)
         run.calls = 1 + (int)(mix(seed + 1) % 60);
-    struct ranks_setup setup = { .way = RANKS_FILE, .size = death->ranks, .plan = death->plan, .limit_s = 30,
+    struct ranks_setup setup = { .way = RANKS_FILE,
+                                 .size = death->ranks,
+                                 .plan = death->plan,
+                                 .limit_s = 30,
                                  .shared_size = sizeof(struct death_scene) };
     struct ranks *ranks = ranks_start(&setup, run_death, &run);
     struct death_scene *scene = ranks_shared(ranks);
@@ -350,7 +365,8 @@ static void survivors_are_told(void **state)
     int64_t times[RUNS];
     const int part = RUNS * test_settings()->scale / 100, runs = part < 1 ? 1 : part > RUNS ? RUNS : part;
     for (int i = 0; i < runs; i++) {
-        const uint64_t seed = mix(test_settings()->seed * 1000 + (uint64_t)(death - deaths) * 100 + (uint64_t)i) % 1000000;
+        const uint64_t seed =
+            mix(test_settings()->seed * 1000 + (uint64_t)(death - deaths) * 100 + (uint64_t)i) % 1000000;
         print_message("  seed %llu\n", (unsigned long long)seed);
         times[i] = one_death(death, seed);
     }
@@ -386,9 +402,7 @@ static void be_culprit(struct rank *rank, const struct act *act)
     case ACT_STOP:
         for (;;)
             pause();
-    case ACT_LATE:
-        await(&scene->judged, rank->size - 1);
-        break;
+    case ACT_LATE: await(&scene->judged, rank->size - 1); break;
     case ACT_LEAVE:
         await(&scene->scene.ready, rank->size);
         sleep_ms(30);
@@ -415,10 +429,12 @@ static void judge_act(struct rank *rank, const struct act *act, plait_status sta
     if (deadline) {
         const int64_t took_ms = (now - entered) / 1000000;
         rank_status(rank, status, PLAIT_TIMED_OUT, name);
-        rank_check(rank, took_ms >= 100 && took_ms < 1200 * ranks_slowness(), "a deadline of 200 ms took %lld ms", (long long)took_ms);
+        rank_check(rank, took_ms >= 100 && took_ms < 1200 * ranks_slowness(),
+                   "a deadline of 200 ms took %lld ms", (long long)took_ms);
         judge_sentence(rank, CULPRIT, 0, name);
-        judge_comm(rank, 1u << PLAIT_FAULT_NOT_ENTERED | (act->what == ACT_STOP ? 1u << PLAIT_FAULT_STUCK : 0), PLAIT_TIMED_OUT,
-                   CULPRIT, pid);
+        judge_comm(rank,
+                   1u << PLAIT_FAULT_NOT_ENTERED | (act->what == ACT_STOP ? 1u << PLAIT_FAULT_STUCK : 0),
+                   PLAIT_TIMED_OUT, CULPRIT, pid);
         return;
     }
     judge_time(rank, &scene->scene, now, entered);
@@ -431,7 +447,8 @@ static void judge_act(struct rank *rank, const struct act *act, plait_status sta
     }
     rank_status(rank, status, PLAIT_PEER_LOST, name);
     judge_sentence(rank, CULPRIT, pid, name);
-    judge_comm(rank, 1u << (act->what == ACT_LEAVE ? PLAIT_FAULT_LEFT : PLAIT_FAULT_DIED), PLAIT_PEER_LOST, CULPRIT, pid);
+    judge_comm(rank, 1u << (act->what == ACT_LEAVE ? PLAIT_FAULT_LEFT : PLAIT_FAULT_DIED), PLAIT_PEER_LOST,
+               CULPRIT, pid);
 }
 
 static void run_act(struct rank *rank)
@@ -472,7 +489,9 @@ static void run_act(struct rank *rank)
 
 static int64_t one_act(const struct act *act)
 {
-    struct ranks_setup setup = { .way = RANKS_FILE, .size = act->ranks, .limit_s = 30, .shared_size = sizeof(struct act_scene) };
+    struct ranks_setup setup = {
+        .way = RANKS_FILE, .size = act->ranks, .limit_s = 30, .shared_size = sizeof(struct act_scene)
+    };
     struct ranks *ranks = ranks_start(&setup, run_act, act);
     struct act_scene *scene = ranks_shared(ranks);
     if (act->what == ACT_KILL_IDLE || act->what == ACT_STOP) {
@@ -566,11 +585,14 @@ static void run_receive(struct rank *rank)
         sleep_ms(1);
     atomic_fetch_add(&scene->act.scene.ready, 1);
     rank_doing(rank, "receiving from one that will be killed");
-    plait_status status = plait_recv(rank->comm, &value, 1, PLAIT_I32, any ? PLAIT_ANY_SOURCE : CULPRIT, 0, NULL, NULL, NULL);
+    plait_status status =
+        plait_recv(rank->comm, &value, 1, PLAIT_I32, any ? PLAIT_ANY_SOURCE : CULPRIT, 0, NULL, NULL, NULL);
     judge_time(rank, &scene->act.scene, now_ns(), 0);
     rank_status(rank, status, PLAIT_PEER_LOST, "a receive");
     judge_sentence(rank, CULPRIT, atomic_load(&scene->act.pid), "rec");
-    rank_check(rank, atomic_load(&scene->calls[rank->number]) == 1 && atomic_load(&scene->culprit[rank->number]) == CULPRIT,
+    rank_check(rank,
+               atomic_load(&scene->calls[rank->number]) == 1 &&
+                   atomic_load(&scene->culprit[rank->number]) == CULPRIT,
                "the handler was called %d times, for rank %d", atomic_load(&scene->calls[rank->number]),
                atomic_load(&scene->culprit[rank->number]));
     rank_check(rank, plait_barrier(rank->comm, NULL) == PLAIT_PEER_LOST, "a barrier afterwards");
@@ -591,7 +613,9 @@ static const struct receive_case {
 static void receiver_is_told(void **state)
 {
     const struct receive_case *receive = *state;
-    struct ranks_setup setup = { .way = RANKS_FILE, .size = receive->ranks, .bare = true, .shared_size = sizeof(struct handler_scene) };
+    struct ranks_setup setup = {
+        .way = RANKS_FILE, .size = receive->ranks, .bare = true, .shared_size = sizeof(struct handler_scene)
+    };
     struct ranks *ranks = ranks_start(&setup, run_receive, receive->any ? receive : NULL);
     struct handler_scene *scene = ranks_shared(ranks);
     ranks_excuse(ranks, CULPRIT);
@@ -620,7 +644,8 @@ static void run_unconcerned(struct rank *rank)
     for (int i = 0; i < 400 && !rank_failed(rank); i++) {
         int value = i, sum = 0;
         rank_doing(rank, "all-reduce %d of those who live", i);
-        rank_ok(rank, plait_allreduce(comm, &value, &sum, 1, PLAIT_I32, PLAIT_SUM, NULL), "an all-reduce of those who live");
+        rank_ok(rank, plait_allreduce(comm, &value, &sum, 1, PLAIT_I32, PLAIT_SUM, NULL),
+                "an all-reduce of those who live");
         rank_check(rank, sum == 3 * i, "the sum is %d", sum);
         usleep(200);
     }
@@ -686,7 +711,10 @@ static void run_start(struct rank *rank)
 static void start_fails(void **state)
 {
     const struct start_case *start = *state;
-    struct ranks_setup setup = { .way = start->way, .size = start->ranks, .absent = start->absent, .bare = true,
+    struct ranks_setup setup = { .way = start->way,
+                                 .size = start->ranks,
+                                 .absent = start->absent,
+                                 .bare = true,
                                  .start_timeout_ms = 400 };
     ranks_run(&setup, run_start, start);
 }
@@ -720,7 +748,11 @@ static void birth_is_survived(void **state)
 {
     const enum ranks_way *way = *state;
     for (int i = 0; i < 1 + 5 * test_settings()->scale / 100; i++) {
-        struct ranks_setup setup = { .way = *way, .size = 3, .bare = true, .start_timeout_ms = 600, .limit_s = 20,
+        struct ranks_setup setup = { .way = *way,
+                                     .size = 3,
+                                     .bare = true,
+                                     .start_timeout_ms = 600,
+                                     .limit_s = 20,
                                      .shared_size = sizeof(struct scene) };
         struct ranks *ranks = ranks_start(&setup, run_birth, NULL);
         struct scene *scene = ranks_shared(ranks);
@@ -744,12 +776,17 @@ int main(void)
     for (size_t i = 0; i < LENGTH(acts); i++)
         tests[count++] = (struct CMUnitTest){ acts[i].name, act_is_named, NULL, NULL, (void *)&acts[i] };
     for (size_t i = 0; i < LENGTH(receives); i++)
-        tests[count++] = (struct CMUnitTest){ receives[i].name, receiver_is_told, NULL, NULL, (void *)&receives[i] };
-    tests[count++] = (struct CMUnitTest){ "a communicator without the dead one", unconcerned_go_on, NULL, NULL, NULL };
+        tests[count++] =
+            (struct CMUnitTest){ receives[i].name, receiver_is_told, NULL, NULL, (void *)&receives[i] };
+    tests[count++] =
+        (struct CMUnitTest){ "a communicator without the dead one", unconcerned_go_on, NULL, NULL, NULL };
     static enum ranks_way ways[] = { RANKS_FILE, RANKS_ENVIRONMENT };
-    tests[count++] = (struct CMUnitTest){ "killed at the start, file", birth_is_survived, NULL, NULL, &ways[0] };
-    tests[count++] = (struct CMUnitTest){ "killed at the start, environment", birth_is_survived, NULL, NULL, &ways[1] };
+    tests[count++] =
+        (struct CMUnitTest){ "killed at the start, file", birth_is_survived, NULL, NULL, &ways[0] };
+    tests[count++] =
+        (struct CMUnitTest){ "killed at the start, environment", birth_is_survived, NULL, NULL, &ways[1] };
     for (size_t i = 0; i < LENGTH(deaths); i++)
-        tests[count++] = (struct CMUnitTest){ deaths[i].name, survivors_are_told, NULL, NULL, (void *)&deaths[i] };
+        tests[count++] =
+            (struct CMUnitTest){ deaths[i].name, survivors_are_told, NULL, NULL, (void *)&deaths[i] };
     return check_run("faults", tests, count);
 }

@@ -66,13 +66,15 @@ static void no_growth(struct rank *rank, struct holdings before, int times, cons
     struct holdings after = holdings_now(rank);
     if (before.fds == 0) /* another rank counts */
         return;
-    rank_check(rank, after.fds == before.fds, "%d times %s: %d fds became %d", times, what, before.fds, after.fds);
-    rank_check(rank, after.threads == before.threads, "%d times %s: %d threads became %d", times, what, before.threads, after.threads);
+    rank_check(rank, after.fds == before.fds, "%d times %s: %d fds became %d", times, what, before.fds,
+               after.fds);
+    rank_check(rank, after.threads == before.threads, "%d times %s: %d threads became %d", times, what,
+               before.threads, after.threads);
     /* malloc's arenas and thread stacks that glibc keeps come once and vary a little. */
-    rank_check(rank, after.mappings <= before.mappings + (ranks_slowness() > 1 ? 100 : 8), "%d times %s: %d mappings became %d",
-               times, what, before.mappings, after.mappings);
-    rank_check(rank, after.heap <= before.heap + 32768, "%d times %s: %ld bytes of heap became %ld", times, what, before.heap,
-               after.heap);
+    rank_check(rank, after.mappings <= before.mappings + (ranks_slowness() > 1 ? 100 : 8),
+               "%d times %s: %d mappings became %d", times, what, before.mappings, after.mappings);
+    rank_check(rank, after.heap <= before.heap + 32768, "%d times %s: %ld bytes of heap became %ld", times,
+               what, before.heap, after.heap);
 }
 
 /* -------------------------------------------------------------------- worlds */
@@ -87,7 +89,8 @@ static bool live_once(struct rank *rank, const plait_world_options *options, int
     if (!rank_ok(rank, plait_world_create(options, &world), "creating a world"))
         return false;
     rank_doing(rank, "world %d: use", turn);
-    rank_ok(rank, plait_allreduce(plait_world_comm(world), &value, &sum, 1, PLAIT_I64, PLAIT_SUM, &work), "all-reduce");
+    rank_ok(rank, plait_allreduce(plait_world_comm(world), &value, &sum, 1, PLAIT_I64, PLAIT_SUM, &work),
+            "all-reduce");
     rank_ok(rank, plait_work_wait(work, -1), "waiting");
     rank_check(rank, sum == (int64_t)turn * rank->size, "the sum is %lld", (long long)sum);
     plait_work_release(work);
@@ -127,7 +130,9 @@ static void run_worlds_at_once(struct rank *rank)
     for (int i = MANY - 1; i >= 0; i--) {
         int value = i, sum = 0;
         rank_doing(rank, "using world %d", i);
-        rank_ok(rank, plait_allreduce(plait_world_comm(worlds[i]), &value, &sum, 1, PLAIT_I32, PLAIT_SUM, NULL), "all-reduce");
+        rank_ok(rank,
+                plait_allreduce(plait_world_comm(worlds[i]), &value, &sum, 1, PLAIT_I32, PLAIT_SUM, NULL),
+                "all-reduce");
         rank_check(rank, sum == i * rank->size, "world %d: the sum is %d", i, sum);
     }
     for (int i = 0; i < MANY; i++) {
@@ -147,9 +152,9 @@ static void run_comms(struct rank *rank)
         if (turn == settled)
             before = holdings_now(rank);
         rank_doing(rank, "communicator %d", turn);
-        if (!rank_ok(rank, plait_comm_split(rank->comm, 0, 0, NULL, &comm), "split")
-            || !rank_ok(rank, plait_barrier(comm, NULL), "barrier")
-            || !rank_ok(rank, plait_comm_destroy(comm), "destroy"))
+        if (!rank_ok(rank, plait_comm_split(rank->comm, 0, 0, NULL, &comm), "split") ||
+            !rank_ok(rank, plait_barrier(comm, NULL), "barrier") ||
+            !rank_ok(rank, plait_comm_destroy(comm), "destroy"))
             return;
     }
     no_growth(rank, before, all - settled, "a communicator");
@@ -166,7 +171,8 @@ static void run_works(struct rank *rank)
             before = holdings_now(rank);
         rank_doing(rank, "works, turn %d", turn);
         for (int i = 0; i < 3; i++)
-            rank_ok(rank, plait_allreduce(rank->comm, &value, &sums[i], 1, PLAIT_F32, PLAIT_SUM, &works[i]), "all-reduce");
+            rank_ok(rank, plait_allreduce(rank->comm, &value, &sums[i], 1, PLAIT_F32, PLAIT_SUM, &works[i]),
+                    "all-reduce");
         for (int i = 2; i >= 0; i--) {
             rank_ok(rank, plait_work_wait(works[i], -1), "waiting");
             plait_work_release(works[i]);
@@ -190,8 +196,8 @@ static void run_failures(struct rank *rank)
         if (turn == 100)
             before = holdings_now(rank);
         rank_status(rank, plait_world_create(&options, &world), PLAIT_INVALID_SETTING, "a bad setting");
-        rank_status(rank, plait_allreduce(rank->comm, &value, &sum, 1, (plait_type)50, PLAIT_SUM, &work), PLAIT_INVALID_ARGUMENT,
-                    "a bad type");
+        rank_status(rank, plait_allreduce(rank->comm, &value, &sum, 1, (plait_type)50, PLAIT_SUM, &work),
+                    PLAIT_INVALID_ARGUMENT, "a bad type");
         if (rank_failed(rank))
             return;
     }
@@ -207,7 +213,8 @@ static void run_unfinished(struct rank *rank)
     plait_work *work = NULL;
     rank_ok(rank, plait_barrier(rank->comm, NULL), "barrier");
     if (rank->number == 0) {
-        rank_ok(rank, plait_allreduce(rank->comm, &value, &sum, 1, PLAIT_I32, PLAIT_SUM, &work), "all-reduce");
+        rank_ok(rank, plait_allreduce(rank->comm, &value, &sum, 1, PLAIT_I32, PLAIT_SUM, &work),
+                "all-reduce");
         rank_doing(rank, "destroying the world with a work that can't end");
         const int64_t start = now_ns();
         rank_ok(rank, plait_world_destroy(rank->world), "destroying the world");
@@ -215,7 +222,8 @@ static void run_unfinished(struct rank *rank)
         const int64_t took_ms = (now_ns() - start) / 1000000;
         rank_check(rank, took_ms < 2000 * ranks_slowness(), "it took %lld ms", (long long)took_ms);
         plait_status status = plait_work_status(work);
-        rank_check(rank, status == PLAIT_ABORTED || status == PLAIT_PEER_LOST, "the work is %s", plait_status_name(status));
+        rank_check(rank, status == PLAIT_ABORTED || status == PLAIT_PEER_LOST, "the work is %s",
+                   plait_status_name(status));
         plait_work_release(work);
     }
     rank_meet(rank);
@@ -226,8 +234,8 @@ static void run_unfinished(struct rank *rank)
             rank_check(rank, sum == rank->size, "the sum is %d", sum);
             status = plait_allreduce(rank->comm, &value, &sum, 1, PLAIT_I32, PLAIT_SUM, NULL);
         }
-        rank_check(rank, status == PLAIT_PEER_LOST || status == PLAIT_ABORTED, "an all-reduce with one who left gave %s",
-                   plait_status_name(status));
+        rank_check(rank, status == PLAIT_PEER_LOST || status == PLAIT_ABORTED,
+                   "an all-reduce with one who left gave %s", plait_status_name(status));
         rank_says(rank, "rank 0");
         plait_fault fault = { .struct_size = sizeof fault };
         rank_ok(rank, plait_comm_fault(rank->comm, &fault), "asking for the fault");
@@ -243,7 +251,8 @@ static void run_quick(struct rank *rank)
     rank_ok(rank, plait_world_destroy(rank->world), "destroying the world");
     rank->world = NULL;
     const int64_t took_ms = (now_ns() - start) / 1000000;
-    rank_check(rank, took_ms < 300 * ranks_slowness(), "destroying an idle world took %lld ms", (long long)took_ms);
+    rank_check(rank, took_ms < 300 * ranks_slowness(), "destroying an idle world took %lld ms",
+               (long long)took_ms);
 }
 
 /* The group of threads may end before its worlds. */
@@ -253,7 +262,9 @@ static void run_group_first(struct rank *rank)
     if (rank->number == 0)
         rank_ok(rank, plait_thread_group_create(rank->size, group), "a thread group");
     rank_meet(rank);
-    plait_world_options options = { .struct_size = sizeof options, .rank = rank->number, .size = rank->size, .threads = *group };
+    plait_world_options options = {
+        .struct_size = sizeof options, .rank = rank->number, .size = rank->size, .threads = *group
+    };
     rank_ok(rank, plait_world_create(&options, &rank->world), "creating the world");
     rank_meet(rank);
     if (rank->number == 0)
@@ -275,17 +286,26 @@ static void run_exec(struct rank *rank)
         if (flags < 0 || readlink(link, target, sizeof target - 1) < 0)
             continue;
         const char *slash = strrchr(target, '/'); /* the folder may well be called plait */
-        if (strstr(target, "memfd") != NULL || strstr(target, "socket") != NULL || strstr(target, "event") != NULL
-            || strstr(target, "pidfd") != NULL || strstr(slash != NULL ? slash : target, "plait") != NULL)
-            rank_check(rank, flags & FD_CLOEXEC, "fd %d, %s, would be inherited by other programs", fd, target);
+        if (strstr(target, "memfd") != NULL || strstr(target, "socket") != NULL ||
+            strstr(target, "event") != NULL || strstr(target, "pidfd") != NULL ||
+            strstr(slash != NULL ? slash : target, "plait") != NULL)
+            rank_check(rank, flags & FD_CLOEXEC, "fd %d, %s, would be inherited by other programs", fd,
+                       target);
     }
     rank_meet(rank);
 }
 
 static const int thousand = 1000, hundred = 100;
 
-#define THREADS(title, function, ranks, unmade) { title, function, { .way = RANKS_THREADS, .size = ranks, .bare = unmade, .shared_size = 64 }, &thousand }
-#define FILES(title, function, ranks, unmade) { title, function, { .way = RANKS_FILE, .size = ranks, .bare = unmade }, &hundred }
+#define THREADS(title, function, ranks, unmade)                                                              \
+    {                                                                                                        \
+        title, function, { .way = RANKS_THREADS, .size = ranks, .bare = unmade, .shared_size = 64 },         \
+            &thousand                                                                                        \
+    }
+#define FILES(title, function, ranks, unmade)                                                                \
+    {                                                                                                        \
+        title, function, { .way = RANKS_FILE, .size = ranks, .bare = unmade }, &hundred                      \
+    }
 
 static const struct scenario scenarios[] = {
     THREADS("a thousand worlds", run_worlds, 1, true),

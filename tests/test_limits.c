@@ -20,7 +20,8 @@
 static void limit(struct rank *rank, int resource, rlim_t value)
 {
     struct rlimit limits = { value, value };
-    rank_check(rank, setrlimit((__rlimit_resource_t)resource, &limits) == 0, "setting limit %d failed: %s", resource, strerror(errno));
+    rank_check(rank, setrlimit((__rlimit_resource_t)resource, &limits) == 0, "setting limit %d failed: %s",
+               resource, strerror(errno));
 }
 
 static bool join_world(struct rank *rank, plait_status *status)
@@ -37,8 +38,10 @@ static bool join_world(struct rank *rank, plait_status *status)
 static void use_world(struct rank *rank)
 {
     static const struct call calls[] = {
-        { CALL_ALLREDUCE, PLAIT_F32, PLAIT_SUM, 0, 3 },      { CALL_ALLREDUCE, PLAIT_F32, PLAIT_SUM, 0, 1048583 },
-        { CALL_ALLGATHER, PLAIT_I64, PLAIT_SUM, 0, 131101 }, { CALL_BROADCAST, PLAIT_U8, PLAIT_SUM, 0, 3000017 },
+        { CALL_ALLREDUCE, PLAIT_F32, PLAIT_SUM, 0, 3 },
+        { CALL_ALLREDUCE, PLAIT_F32, PLAIT_SUM, 0, 1048583 },
+        { CALL_ALLGATHER, PLAIT_I64, PLAIT_SUM, 0, 131101 },
+        { CALL_BROADCAST, PLAIT_U8, PLAIT_SUM, 0, 3000017 },
         { CALL_ALLTOALL, PLAIT_I32, PLAIT_SUM, 0, 131101 },
     };
     struct trial trial;
@@ -55,11 +58,13 @@ static void use_world(struct rank *rank)
 static void works_here(struct rank *rank)
 {
     plait_status status = PLAIT_OK;
-    if (rank_check(rank, join_world(rank, &status), "creating the world gave %s: %s", plait_status_name(status), plait_last_error()))
+    if (rank_check(rank, join_world(rank, &status), "creating the world gave %s: %s",
+                   plait_status_name(status), plait_last_error()))
         use_world(rank);
 }
 
-/* It works, or fails with a status that says what to give more of; one rank's lack may be another's missing rank. */
+/* It works, or fails with a status that says what to give more of; one rank's lack may be another's
+ * missing rank. */
 static void works_or_says_why(struct rank *rank)
 {
     plait_status status = PLAIT_OK;
@@ -67,18 +72,21 @@ static void works_or_says_why(struct rank *rank)
         use_world(rank);
         return;
     }
-    rank_check(rank, status == PLAIT_OUT_OF_RESOURCES || status == PLAIT_OUT_OF_MEMORY || status == PLAIT_SYSTEM_ERROR
-                         || status == PLAIT_START_FAILED, "creating the world gave %s: %s", plait_status_name(status), plait_last_error());
+    rank_check(rank,
+               status == PLAIT_OUT_OF_RESOURCES || status == PLAIT_OUT_OF_MEMORY ||
+                   status == PLAIT_SYSTEM_ERROR || status == PLAIT_START_FAILED,
+               "creating the world gave %s: %s", plait_status_name(status), plait_last_error());
     rank_check(rank, strlen(plait_last_error()) > 20, "the sentence is \"%s\"", plait_last_error());
 }
 
 /* A mount namespace whose /dev/shm, /tmp aside, holds 1 MiB. Only root may make one. */
 static void run_small_shm(struct rank *rank)
 {
-    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0
-        || mount("tmpfs", "/dev/shm", "tmpfs", 0, "size=1m") != 0) {
+    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("tmpfs", "/dev/shm", "tmpfs", 0, "size=1m") != 0) {
         if (rank->number == 0)
-            fprintf(stderr, "  not root enough for a small /dev/shm (%s): nothing was tested\n", strerror(errno));
+            fprintf(stderr, "  not root enough for a small /dev/shm (%s): nothing was tested\n",
+                    strerror(errno));
         return;
     }
     works_here(rank);
@@ -126,7 +134,9 @@ static void run_little_space(struct rank *rank)
     limit(rank, RLIMIT_AS, (rlim_t)pages * 4096 + ((rlim_t)(*(const int *)rank->context) << 20));
     plait_status status = PLAIT_OK;
     if (!join_world(rank, &status)) {
-        rank_check(rank, status == PLAIT_OUT_OF_MEMORY || status == PLAIT_OUT_OF_RESOURCES || status == PLAIT_START_FAILED,
+        rank_check(rank,
+                   status == PLAIT_OUT_OF_MEMORY || status == PLAIT_OUT_OF_RESOURCES ||
+                       status == PLAIT_START_FAILED,
                    "creating the world gave %s: %s", plait_status_name(status), plait_last_error());
         return;
     }
@@ -157,12 +167,16 @@ static void run_closed_stdio(struct rank *rank)
 static const int numbers[] = { 0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24 };
 static const int mebibytes[] = { 0, 1, 4, 16, 64 };
 
-#define ROW(title, function, meeting, ranks, what) \
-    { title, function, { .way = meeting, .size = ranks, .bare = true, .start_timeout_ms = 1000 }, what }
+#define ROW(title, function, meeting, ranks, what)                                                           \
+    {                                                                                                        \
+        title, function, { .way = meeting, .size = ranks, .bare = true, .start_timeout_ms = 1000 }, what     \
+    }
 #define FEW(index) ROW("hardly any descriptors", run_hardly_any_fds, RANKS_FILE, 2, &numbers[index])
-#define FEWER(index) ROW("hardly any descriptors, environment", run_hardly_any_fds, RANKS_ENVIRONMENT, 3, &numbers[index])
+#define FEWER(index)                                                                                         \
+    ROW("hardly any descriptors, environment", run_hardly_any_fds, RANKS_ENVIRONMENT, 3, &numbers[index])
 #define SPACE(index) ROW("little address space", run_little_space, RANKS_FILE, 2, &mebibytes[index])
 
+/* clang-format off */
 static const struct scenario scenarios[] = {
     ROW("a /dev/shm of 1 MiB", run_small_shm, RANKS_ENVIRONMENT, 4, NULL),
     ROW("64 descriptors", run_few_fds, RANKS_FILE, 8, NULL),
@@ -174,9 +188,11 @@ static const struct scenario scenarios[] = {
     ROW("standard descriptors closed", run_closed_stdio, RANKS_FILE, 3, NULL),
     ROW("standard descriptors closed", run_closed_stdio, RANKS_ENVIRONMENT, 3, NULL),
     FEW(0), FEW(1), FEW(2), FEW(3), FEW(4), FEW(5), FEW(6), FEW(7), FEW(8), FEW(9), FEW(10), FEW(11),
-    FEWER(0), FEWER(1), FEWER(2), FEWER(3), FEWER(4), FEWER(5), FEWER(6), FEWER(7), FEWER(8), FEWER(9), FEWER(10), FEWER(11),
+    FEWER(0), FEWER(1), FEWER(2), FEWER(3), FEWER(4), FEWER(5),
+    FEWER(6), FEWER(7), FEWER(8), FEWER(9), FEWER(10), FEWER(11),
     SPACE(0), SPACE(1), SPACE(2), SPACE(3), SPACE(4),
 };
+/* clang-format on */
 
 int main(void)
 {

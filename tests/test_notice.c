@@ -1,5 +1,5 @@
-/* Notices: what rides in them, on all borders of their lines; who is named when calls differ. All ranks are carried
- * out by hand over a board of ordinary memory. */
+/* Notices: what rides in them, on all borders of their lines; who is named when calls differ. All ranks
+ * are carried out by hand over a board of ordinary memory. */
 #include "check.h"
 
 #include <stdio.h>

@@ -10,7 +10,8 @@
 enum { LARGE = 300000 }; /* elements: never taken over at once */
 
 /* One message from rank 0 to the last, checked with its margins. */
-static bool pass(struct rank *rank, struct guarded *room, plait_type type, size_t count, size_t shift, uint64_t seed)
+static bool pass(struct rank *rank, struct guarded *room, plait_type type, size_t count, size_t shift,
+                 uint64_t seed)
 {
     const struct data data = { .type = type, .op = PLAIT_SUM, .seed = seed };
     const size_t size = count * data_size(type);
@@ -19,18 +20,21 @@ static bool pass(struct rank *rank, struct guarded *room, plait_type type, size_
     rank_doing(rank, "message of %zu %s, shift %zu", count, plait_type_name(type), shift);
     if (rank->number == 0) {
         data_fill(&data, 0, 0, count, at);
-        return rank_ok(rank, plait_send(rank->comm, size == 0 ? NULL : at, count, type, last, tag, NULL), "send");
+        return rank_ok(rank, plait_send(rank->comm, size == 0 ? NULL : at, count, type, last, tag, NULL),
+                       "send");
     }
     if (rank->number != last)
         return true;
     int source = -7;
     size_t received = 7777, wrong = 0;
     memset(at, 0xee, size);
-    return rank_ok(rank, plait_recv(rank->comm, size == 0 ? NULL : at, count, type, 0, tag, &source, &received, NULL),
-                   "receive")
-           && rank_check(rank, source == 0 && received == count, "source %d, %zu elements", source, received)
-           && rank_check(rank, data_equal(&data, 0, 0, count, at, &wrong), "element %zu is wrong", wrong)
-           && rank_check(rank, guarded_intact(room), "bytes around the buffer were written");
+    return rank_ok(
+               rank,
+               plait_recv(rank->comm, size == 0 ? NULL : at, count, type, 0, tag, &source, &received, NULL),
+               "receive") &&
+           rank_check(rank, source == 0 && received == count, "source %d, %zu elements", source, received) &&
+           rank_check(rank, data_equal(&data, 0, 0, count, at, &wrong), "element %zu is wrong", wrong) &&
+           rank_check(rank, guarded_intact(room), "bytes around the buffer were written");
 }
 
 static void run_sizes(struct rank *rank)
@@ -43,7 +47,8 @@ static void run_sizes(struct rank *rank)
     for (int type = 0; type < DATA_TYPES && good; type++)
         for (size_t i = 0; i < LENGTH(sizes) && good; i++)
             for (size_t shift = 0; shift < 2 && good; shift++)
-                good = pass(rank, &room, data_types[type], sizes[i], shift, mix((uint64_t)type * 100 + i * 2 + shift));
+                good = pass(rank, &room, data_types[type], sizes[i], shift,
+                            mix((uint64_t)type * 100 + i * 2 + shift));
     guarded_close(&room);
 }
 
@@ -88,8 +93,8 @@ static void run_large_tags(struct rank *rank)
             rank_ok(rank, plait_work_wait(works[tag], -1), "waiting for a send");
         plait_work_release(works[tag]);
         for (int i = 0; i < LARGE; i++)
-            if (!rank_check(rank, data[tag][rank->number][i] == tag * LARGE + i, "tag %d, element %d is %d", tag, i,
-                            data[tag][rank->number][i]))
+            if (!rank_check(rank, data[tag][rank->number][i] == tag * LARGE + i, "tag %d, element %d is %d",
+                            tag, i, data[tag][rank->number][i]))
                 break;
         free(data[tag][rank->number]);
     }
@@ -110,7 +115,8 @@ static void run_order(struct rank *rank)
             rank_ok(rank, plait_send(rank->comm, data, count, PLAIT_U32, 1, 5, NULL), "send");
         } else {
             size_t received = 0;
-            rank_ok(rank, plait_recv(rank->comm, data, 40000, PLAIT_U32, 0, 5, NULL, &received, NULL), "receive");
+            rank_ok(rank, plait_recv(rank->comm, data, 40000, PLAIT_U32, 0, 5, NULL, &received, NULL),
+                    "receive");
             rank_check(rank, received == count && data[0] == (uint32_t)i && data[count - 1] == (uint32_t)i,
                        "message %d: %zu elements, not %zu; it says %u and %u", i, received, count, data[0],
                        data[count - 1]);
@@ -135,11 +141,13 @@ static void run_any_source(struct rank *rank)
     for (int i = 0; i < EACH * (rank->size - 1); i++) {
         int words[2] = { -1, -1 }, source = -1;
         rank_doing(rank, "receiving %d from any", i);
-        if (!rank_ok(rank, plait_recv(rank->comm, words, 2, PLAIT_I32, PLAIT_ANY_SOURCE, 9, &source, NULL, NULL),
-                     "receive from any")
-            || !rank_check(rank, source >= 1 && source < rank->size && words[0] == source, "from %d, it says %d",
-                           source, words[0])
-            || !rank_check(rank, words[1] == seen[source]++, "rank %d's message %d came out of order", source, words[1]))
+        if (!rank_ok(rank,
+                     plait_recv(rank->comm, words, 2, PLAIT_I32, PLAIT_ANY_SOURCE, 9, &source, NULL, NULL),
+                     "receive from any") ||
+            !rank_check(rank, source >= 1 && source < rank->size && words[0] == source, "from %d, it says %d",
+                        source, words[0]) ||
+            !rank_check(rank, words[1] == seen[source]++, "rank %d's message %d came out of order", source,
+                        words[1]))
             return;
     }
 }
@@ -155,12 +163,16 @@ static void run_any_source_work(struct rank *rank)
     } else if (rank->number == 0) {
         int32_t *got = calloc(LARGE + 10, 4);
         plait_work *work = NULL;
-        rank_ok(rank, plait_recv(rank->comm, got, LARGE + 10, PLAIT_I32, PLAIT_ANY_SOURCE, 0, NULL, NULL, &work), "receive");
-        rank_check(rank, plait_work_source(work) == -1 && plait_work_count(work) == 0, "a source before it came");
+        rank_ok(rank,
+                plait_recv(rank->comm, got, LARGE + 10, PLAIT_I32, PLAIT_ANY_SOURCE, 0, NULL, NULL, &work),
+                "receive");
+        rank_check(rank, plait_work_source(work) == -1 && plait_work_count(work) == 0,
+                   "a source before it came");
         rank_ok(rank, plait_work_wait(work, -1), "waiting");
         rank_check(rank, plait_work_source(work) == 1, "source %d", plait_work_source(work));
         rank_check(rank, plait_work_count(work) == LARGE, "%zu elements", plait_work_count(work));
-        rank_check(rank, got[0] == 0x01010101 && got[LARGE - 1] == 0x01010101 && got[LARGE] == 0, "wrong data");
+        rank_check(rank, got[0] == 0x01010101 && got[LARGE - 1] == 0x01010101 && got[LARGE] == 0,
+                   "wrong data");
         plait_work_release(work);
         free(got);
     }
@@ -176,7 +188,8 @@ static void run_truncated(struct rank *rank)
         rank_doing(rank, "a message of %zu for %zu", count, count - 1);
         memset(data, rank->number == 0 ? 3 : 4, LARGE * 4);
         if (rank->number == 0) {
-            rank_ok(rank, plait_send(rank->comm, data, count, PLAIT_I32, 1, 1, NULL), "send of what is too long");
+            rank_ok(rank, plait_send(rank->comm, data, count, PLAIT_I32, 1, 1, NULL),
+                    "send of what is too long");
             rank_ok(rank, plait_send(rank->comm, data, count, PLAIT_I32, 1, 1, NULL), "send");
         } else {
             size_t received = 0;
@@ -185,10 +198,12 @@ static void run_truncated(struct rank *rank)
             char number[24];
             snprintf(number, sizeof number, "%zu", count);
             rank_check(rank, plait_last_error()[0] != '\0', "no sentence");
-            rank_check(rank, data[0] == 0x04040404 && data[count - 1] == 0x04040404, "the buffer was written");
-            rank_ok(rank, plait_recv(rank->comm, data, count, PLAIT_I32, 0, 1, NULL, &received, NULL), "the next one");
-            rank_check(rank, received == count && data[count - 1] == 0x03030303, "%zu elements, the last %x", received,
-                       (unsigned)data[count - 1]);
+            rank_check(rank, data[0] == 0x04040404 && data[count - 1] == 0x04040404,
+                       "the buffer was written");
+            rank_ok(rank, plait_recv(rank->comm, data, count, PLAIT_I32, 0, 1, NULL, &received, NULL),
+                    "the next one");
+            rank_check(rank, received == count && data[count - 1] == 0x03030303, "%zu elements, the last %x",
+                       received, (unsigned)data[count - 1]);
         }
         rank_ok(rank, plait_barrier(rank->comm, NULL), "barrier");
     }
@@ -208,9 +223,11 @@ static void run_short(struct rank *rank)
         if (rank->number == 0) {
             rank_ok(rank, plait_send(rank->comm, data, count, PLAIT_U8, 1, 0, NULL), "send");
         } else {
-            rank_ok(rank, plait_recv(rank->comm, data, LARGE, PLAIT_U8, 0, 0, NULL, &received, NULL), "receive");
+            rank_ok(rank, plait_recv(rank->comm, data, LARGE, PLAIT_U8, 0, 0, NULL, &received, NULL),
+                    "receive");
             rank_check(rank, received == count, "%zu elements, not %zu", received, count);
-            rank_check(rank, (count == 0 || data[count - 1] == 1) && data[count] == 2, "the wrong bytes were written");
+            rank_check(rank, (count == 0 || data[count - 1] == 1) && data[count] == 2,
+                       "the wrong bytes were written");
         }
     }
     free(data);
@@ -227,11 +244,13 @@ static void run_exchange(struct rank *rank)
         memset(out, rank->number + 1, sizes[i] * 4);
         rank_doing(rank, "exchange of %zu", sizes[i]);
         rank_ok(rank, plait_send(rank->comm, out, sizes[i], PLAIT_I32, right, 3, &sent), "send");
-        rank_ok(rank, plait_recv(rank->comm, in, sizes[i], PLAIT_I32, left, 3, NULL, NULL, &received), "receive");
+        rank_ok(rank, plait_recv(rank->comm, in, sizes[i], PLAIT_I32, left, 3, NULL, NULL, &received),
+                "receive");
         rank_ok(rank, plait_work_wait(sent, -1), "waiting for the send");
         rank_ok(rank, plait_work_wait(received, -1), "waiting for the receive");
         const int32_t wanted = (left + 1) * 0x01010101;
-        rank_check(rank, in[0] == wanted && in[sizes[i] - 1] == wanted, "got %x, not %x", (unsigned)in[0], (unsigned)wanted);
+        rank_check(rank, in[0] == wanted && in[sizes[i] - 1] == wanted, "got %x, not %x", (unsigned)in[0],
+                   (unsigned)wanted);
         plait_work_release(sent);
         plait_work_release(received);
     }
@@ -303,7 +322,9 @@ struct message {
 static struct message message_of(int from, int to, int tag, int peer)
 {
     const uint64_t random = mix((uint64_t)((from * RANKS_MOST + to) * CROWD_EACH + tag));
-    return (struct message){ .peer = peer, .tag = tag, .count = 1 + random % (random >> 63 ? 50 : CROWD_MOST),
+    return (struct message){ .peer = peer,
+                             .tag = tag,
+                             .count = 1 + random % (random >> 63 ? 50 : CROWD_MOST),
                              .fill = (unsigned char)(1 + (random >> 20 & 0x7f)) };
 }
 
@@ -312,11 +333,15 @@ static void start_message(struct rank *rank, struct message *message, bool sends
     message->bytes = malloc(CROWD_MOST + 1);
     memset(message->bytes, sends ? message->fill : 0, CROWD_MOST + 1);
     if (sends)
-        rank_ok(rank, plait_send(rank->comm, message->bytes, message->count, PLAIT_U8, message->peer, message->tag,
-                                 &message->work), "send");
+        rank_ok(rank,
+                plait_send(rank->comm, message->bytes, message->count, PLAIT_U8, message->peer, message->tag,
+                           &message->work),
+                "send");
     else
-        rank_ok(rank, plait_recv(rank->comm, message->bytes, CROWD_MOST, PLAIT_U8, message->peer, message->tag, NULL,
-                                 NULL, &message->work), "receive");
+        rank_ok(rank,
+                plait_recv(rank->comm, message->bytes, CROWD_MOST, PLAIT_U8, message->peer, message->tag,
+                           NULL, NULL, &message->work),
+                "receive");
 }
 
 static void end_message(struct rank *rank, struct message *message, bool sends)
@@ -328,8 +353,11 @@ static void end_message(struct rank *rank, struct message *message, bool sends)
         const size_t count = plait_work_count(message->work);
         rank_check(rank, count == message->count && plait_work_source(message->work) == message->peer,
                    "%zu bytes from rank %d", count, plait_work_source(message->work));
-        rank_check(rank, message->bytes[0] == message->fill && message->bytes[message->count - 1] == message->fill
-                             && message->bytes[message->count] == 0, "the bytes are wrong");
+        rank_check(rank,
+                   message->bytes[0] == message->fill &&
+                       message->bytes[message->count - 1] == message->fill &&
+                       message->bytes[message->count] == 0,
+                   "the bytes are wrong");
     }
     plait_work_release(message->work);
     free(message->bytes);
@@ -364,38 +392,32 @@ static void run_deadline(struct rank *rank)
         int value;
         const int64_t start = now_ns();
         rank_ok(rank, plait_comm_set_timeout(rank->comm, 200), "setting the deadline");
-        rank_status(rank, plait_recv(rank->comm, &value, 1, PLAIT_I32, 1, 77, NULL, NULL, NULL), PLAIT_TIMED_OUT,
-                    "a receive without a send");
+        rank_status(rank, plait_recv(rank->comm, &value, 1, PLAIT_I32, 1, 77, NULL, NULL, NULL),
+                    PLAIT_TIMED_OUT, "a receive without a send");
         const int64_t took_ms = (now_ns() - start) / 1000000;
-        rank_check(rank, took_ms >= 190 && took_ms < 2000, "a deadline of 200 ms took %lld ms", (long long)took_ms);
+        rank_check(rank, took_ms >= 190 && took_ms < 2000, "a deadline of 200 ms took %lld ms",
+                   (long long)took_ms);
         rank_says(rank, "rank 1");
     }
     rank_meet(rank);
 }
 
-#define BOTH(title, function, ranks)                                            \
-    { title, function, { .way = RANKS_THREADS, .size = ranks }, NULL },         \
-    { title, function, { .way = RANKS_FILE, .size = ranks }, NULL }
+#define BOTH(title, function, ranks)                                                                         \
+    { title, function, { .way = RANKS_THREADS, .size = ranks }, NULL },                                      \
+    {                                                                                                        \
+        title, function, { .way = RANKS_FILE, .size = ranks }, NULL                                          \
+    }
 
 static const struct scenario scenarios[] = {
-    BOTH("all types and sizes", run_sizes, 2),
-    BOTH("all types and sizes, past a third", run_sizes, 3),
-    BOTH("tags in any order", run_tags, 2),
-    BOTH("large tags in any order", run_large_tags, 2),
-    BOTH("one tag in the order sent", run_order, 2),
-    BOTH("any source", run_any_source, 2),
-    BOTH("any source", run_any_source, 5),
-    BOTH("any source as a work", run_any_source_work, 3),
-    BOTH("too long a message", run_truncated, 2),
-    BOTH("a message shorter than its receive", run_short, 2),
-    BOTH("everyone to the right", run_exchange, 2),
-    BOTH("everyone to the right", run_exchange, 3),
-    BOTH("everyone to the right", run_exchange, 8),
-    BOTH("beside collectives", run_beside_collectives, 2),
-    BOTH("a wait with a limit", run_patience, 2),
-    BOTH("all pairs at once", run_crowd, 2),
-    BOTH("all pairs at once", run_crowd, 5),
-    BOTH("a receive without a send", run_deadline, 2),
+    BOTH("all types and sizes", run_sizes, 2),       BOTH("all types and sizes, past a third", run_sizes, 3),
+    BOTH("tags in any order", run_tags, 2),          BOTH("large tags in any order", run_large_tags, 2),
+    BOTH("one tag in the order sent", run_order, 2), BOTH("any source", run_any_source, 2),
+    BOTH("any source", run_any_source, 5),           BOTH("any source as a work", run_any_source_work, 3),
+    BOTH("too long a message", run_truncated, 2),    BOTH("a message shorter than its receive", run_short, 2),
+    BOTH("everyone to the right", run_exchange, 2),  BOTH("everyone to the right", run_exchange, 3),
+    BOTH("everyone to the right", run_exchange, 8),  BOTH("beside collectives", run_beside_collectives, 2),
+    BOTH("a wait with a limit", run_patience, 2),    BOTH("all pairs at once", run_crowd, 2),
+    BOTH("all pairs at once", run_crowd, 5),         BOTH("a receive without a send", run_deadline, 2),
 };
 
 int main(void)

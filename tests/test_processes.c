@@ -1,4 +1,5 @@
-/* Ranks as real processes over shared memory: the streams of calls, both ways to meet, worlds one after another. */
+/* Ranks as real processes over shared memory: the streams of calls, both ways to meet, worlds one after
+ * another. */
 #include "check.h"
 
 #include <signal.h>
@@ -16,7 +17,8 @@ static void run_facts(struct rank *rank)
 {
     plait_world_facts facts = { .struct_size = sizeof facts };
     rank_ok(rank, plait_world_get_facts(rank->world, &facts), "asking for facts");
-    rank_check(rank, rank->size == 1 || strcmp(facts.transport, "shm") == 0, "the transport is \"%s\"", facts.transport);
+    rank_check(rank, rank->size == 1 || strcmp(facts.transport, "shm") == 0, "the transport is \"%s\"",
+               facts.transport);
     rank_check(rank, plait_world_local_size(rank->world) == rank->size, "%d ranks on this host",
                plait_world_local_size(rank->world));
     rank_check(rank, plait_world_local_rank(rank->world) == rank->number, "local rank %d",
@@ -34,7 +36,8 @@ static void run_again(struct rank *rank)
             return;
         int value = turn, sum = 0;
         rank_doing(rank, "an all-reduce in world %d", turn);
-        rank_ok(rank, plait_allreduce(plait_world_comm(world), &value, &sum, 1, PLAIT_I32, PLAIT_SUM, NULL), "all-reduce");
+        rank_ok(rank, plait_allreduce(plait_world_comm(world), &value, &sum, 1, PLAIT_I32, PLAIT_SUM, NULL),
+                "all-reduce");
         rank_check(rank, sum == turn * rank->size, "the sum is %d", sum);
         rank_doing(rank, "destroying world %d", turn);
         rank_ok(rank, plait_world_destroy(world), "destroying a world");
@@ -80,7 +83,8 @@ static int64_t cpu_us(void)
 {
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
-    return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000ll + usage.ru_utime.tv_usec + usage.ru_stime.tv_usec;
+    return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000ll + usage.ru_utime.tv_usec +
+           usage.ru_stime.tv_usec;
 }
 
 /* A world in which nothing happens uses no CPU; nor does one whose works have come to their end. */
@@ -89,7 +93,8 @@ static void run_idle(struct rank *rank)
     float value = 1;
     plait_work *work = NULL;
     for (int i = 0; i < 100; i++) {
-        rank_ok(rank, plait_allreduce(rank->comm, &value, &value, 1, PLAIT_F32, PLAIT_MAX, &work), "all-reduce");
+        rank_ok(rank, plait_allreduce(rank->comm, &value, &value, 1, PLAIT_F32, PLAIT_MAX, &work),
+                "all-reduce");
         rank_ok(rank, plait_work_wait(work, -1), "waiting");
         plait_work_release(work);
     }
@@ -116,10 +121,22 @@ static void run_waiting_sleeps(struct rank *rank)
     rank_check(rank, used < 120000 * ranks_slowness(), "waiting 600 ms used %lld us of CPU", (long long)used);
 }
 
-#define FILES(title, function, ranks) { title, function, { .way = RANKS_FILE, .size = ranks, .shared_size = STREAM_SHARED }, NULL }
-#define TORCH(title, function, ranks) { title, function, { .way = RANKS_ENVIRONMENT, .size = ranks, .shared_size = STREAM_SHARED }, NULL }
-#define PLAN(name, ranks) { "everything, " name, stream_everything, { .way = RANKS_FILE, .size = ranks, .plan = name }, NULL }
-#define BARE(title, function, meeting, ranks) { title, function, { .way = meeting, .size = ranks, .bare = true }, NULL }
+#define FILES(title, function, ranks)                                                                        \
+    {                                                                                                        \
+        title, function, { .way = RANKS_FILE, .size = ranks, .shared_size = STREAM_SHARED }, NULL            \
+    }
+#define TORCH(title, function, ranks)                                                                        \
+    {                                                                                                        \
+        title, function, { .way = RANKS_ENVIRONMENT, .size = ranks, .shared_size = STREAM_SHARED }, NULL     \
+    }
+#define PLAN(name, ranks)                                                                                    \
+    {                                                                                                        \
+        "everything, " name, stream_everything, { .way = RANKS_FILE, .size = ranks, .plan = name }, NULL     \
+    }
+#define BARE(title, function, meeting, ranks)                                                                \
+    {                                                                                                        \
+        title, function, { .way = meeting, .size = ranks, .bare = true }, NULL                               \
+    }
 
 static const struct scenario scenarios[] = {
     FILES("facts", run_facts, 2),

@@ -105,9 +105,7 @@ static void be_rank(const struct plan *plan, struct site *site, int rank)
 {
     struct endpoint *endpoint = NULL;
     struct peer peers[RANKS_MAX];
-    struct endpoint_setup setup = {
-        .rank = rank, .size = plan->size, .staging_size = 128 << 10
-    };
+    struct endpoint_setup setup = { .rank = rank, .size = plan->size, .staging_size = 128 << 10 };
     if (plan->no_pidfd && !forbid_pidfd())
         _exit(77);
     logging_site = site;
@@ -498,10 +496,12 @@ static void the_wrong_key_does_not_get_in(void **state)
         plait_log_set_sink(count_line, NULL);
         static struct site site;
         logging_site = &site;
-        plait_status status = transport_shm.connect(endpoints[0], peers, 2, 5, job_key, deadline_after_ms(500));
+        plait_status status =
+            transport_shm.connect(endpoints[0], peers, 2, 5, job_key, deadline_after_ms(500));
         _exit(status == PLAIT_START_FAILED && atomic_load(&site.logged) == 1 ? 0 : 1);
     }
-    plait_status status = transport_shm.connect(endpoints[1], peers, 2, 5, other_key, deadline_after_ms(5000));
+    plait_status status =
+        transport_shm.connect(endpoints[1], peers, 2, 5, other_key, deadline_after_ms(5000));
     assert_int_equal(status, PLAIT_START_FAILED);
     assert_says(failure_text(), "job key");
     int ended;

@@ -1,5 +1,5 @@
-/* New communicators: their ranks, and the channels and lanes they are given, take and leave. What a caller passes
- * is looked at in test_comms and test_arguments. */
+/* New communicators: their ranks, and the channels and lanes they are given, take and leave. What a
+ * caller passes is looked at in test_comms and test_arguments. */
 #include "check.h"
 
 #include <stdio.h>
@@ -59,8 +59,8 @@ static void run_nothing_run(struct rank *rank)
 
 /* ---------------------------------------------------------------- lanes, channels */
 
-/* The world's communicator has one lane, the first other one the next; later ones have the seat's staging, and
- * a lane that becomes free is given again. */
+/* The world's communicator has one lane, the first other one the next; later ones have the seat's
+ * staging, and a lane that becomes free is given again. */
 static void run_lanes(struct rank *rank)
 {
     plait_comm *comms[STAGING_LANES + 1];
@@ -114,8 +114,9 @@ static void dawdle(void *context, plait_work *work, plait_status status)
     sleep_ms(400);
 }
 
-/* The last rank has entered a barrier of all and is kept from looking on, in a callback. The others are through,
- * destroy the communicator and make one without it, which must not have the channel that it still looks at. */
+/* The last rank has entered a barrier of all and is kept from looking on, in a callback. The others are
+ * through, destroy the communicator and make one without it, which must not have the channel that it
+ * still looks at. */
 static void run_laggard(struct rank *rank)
 {
     int last = rank->size - 1, value = 0, channel = 0;

@@ -64,7 +64,8 @@ static void live(struct rank *rank, struct targets *targets)
         plait_work *work = NULL;
         plait_comm *half = NULL;
         float value = 1;
-        if (plait_allreduce(plait_world_comm(world), &value, &value, 1, PLAIT_F32, PLAIT_SUM, &work) == PLAIT_OK)
+        if (plait_allreduce(plait_world_comm(world), &value, &value, 1, PLAIT_F32, PLAIT_SUM, &work) ==
+            PLAIT_OK)
             targets->work = work;
         plait_work_wait(work, -1);
         plait_work_release(work);
@@ -105,7 +106,8 @@ static void *wait_long(void *context)
 {
     struct waiter *waiter = context;
     waiter->started = true;
-    waiter->status = waiter->work != NULL ? plait_work_wait(waiter->work, -1) : plait_barrier(waiter->comm, NULL);
+    waiter->status =
+        waiter->work != NULL ? plait_work_wait(waiter->work, -1) : plait_barrier(waiter->comm, NULL);
     snprintf(waiter->sentence, sizeof waiter->sentence, "%s", plait_last_error());
     return NULL;
 }
@@ -118,7 +120,8 @@ static void waiter_start(struct waiter *waiter)
     sleep_ms(20);
 }
 
-/* The communicator, or the whole world, is destroyed while another thread waits in it for a peer that never comes. */
+/* The communicator, or the whole world, is destroyed while another thread waits in it for a peer that
+ * never comes. */
 static void end_beside_wait(struct rank *rank, bool by_work, bool whole_world)
 {
     plait_comm *comm = NULL;
@@ -131,12 +134,13 @@ static void end_beside_wait(struct rank *rank, bool by_work, bool whole_world)
         waiter_start(&waiter);
         const int64_t start = now_ns();
         rank_doing(rank, "destroying beside a wait");
-        rank_ok(rank, whole_world ? plait_world_destroy(rank->world) : plait_comm_destroy(comm), "destroying");
+        rank_ok(rank, whole_world ? plait_world_destroy(rank->world) : plait_comm_destroy(comm),
+                "destroying");
         const int64_t took_ms = (now_ns() - start) / 1000000;
         rank_check(rank, took_ms < 1500 * ranks_slowness(), "it took %lld ms", (long long)took_ms);
         pthread_join(waiter.thread, NULL);
-        rank_check(rank, waiter.status == PLAIT_ABORTED, "the wait gave %s: %s", plait_status_name(waiter.status),
-                   waiter.sentence);
+        rank_check(rank, waiter.status == PLAIT_ABORTED, "the wait gave %s: %s",
+                   plait_status_name(waiter.status), waiter.sentence);
         plait_work_release(waiter.work);
     }
     rank_meet(rank);
@@ -150,10 +154,22 @@ static void end_beside_wait(struct rank *rank, bool by_work, bool whole_world)
         rank_ok(rank, plait_barrier(rank->comm, NULL), "a barrier of the world");
 }
 
-static void run_comm_end_beside_call(struct rank *rank) { end_beside_wait(rank, false, false); }
-static void run_comm_end_beside_work(struct rank *rank) { end_beside_wait(rank, true, false); }
-static void run_world_end_beside_call(struct rank *rank) { end_beside_wait(rank, false, true); }
-static void run_world_end_beside_work(struct rank *rank) { end_beside_wait(rank, true, true); }
+static void run_comm_end_beside_call(struct rank *rank)
+{
+    end_beside_wait(rank, false, false);
+}
+static void run_comm_end_beside_work(struct rank *rank)
+{
+    end_beside_wait(rank, true, false);
+}
+static void run_world_end_beside_call(struct rank *rank)
+{
+    end_beside_wait(rank, false, true);
+}
+static void run_world_end_beside_work(struct rank *rank)
+{
+    end_beside_wait(rank, true, true);
+}
 
 /* One thread waits long in one communicator, which must not keep another from ending a second one:
  * the peer comes to the first only after it has heard of that. */
@@ -235,7 +251,8 @@ static void run_waits_in_callback(struct rank *rank)
     const int peer = 1 - rank->number;
     rank_ok(rank, plait_comm_split(rank->comm, 0, 0, NULL, &calls.split), "split");
     rank_ok(rank, plait_recv(rank->comm, &token, 1, PLAIT_U8, peer, 7, NULL, NULL, &work), "receiving");
-    rank_ok(rank, plait_recv(rank->comm, &other, 1, PLAIT_U8, peer, 8, NULL, NULL, &calls.other), "receiving");
+    rank_ok(rank, plait_recv(rank->comm, &other, 1, PLAIT_U8, peer, 8, NULL, NULL, &calls.other),
+            "receiving");
     rank_ok(rank, plait_work_on_done(work, call_everything, &calls), "asking for a callback");
     rank_meet(rank);
     rank_doing(rank, "waiting for a work whose callback calls what waits");
@@ -257,10 +274,16 @@ static void run_waits_in_callback(struct rank *rank)
     plait_work_release(work);
 }
 
-#define ROW(title, function, ranks) { title, function, { .way = RANKS_THREADS, .size = ranks }, NULL }
+#define ROW(title, function, ranks)                                                                          \
+    {                                                                                                        \
+        title, function, { .way = RANKS_THREADS, .size = ranks }, NULL                                       \
+    }
 
 static const struct scenario scenarios[] = {
-    { "readers and aborts beside the end", run_any_time, { .way = RANKS_THREADS, .size = 2, .bare = true }, NULL },
+    { "readers and aborts beside the end",
+      run_any_time,
+      { .way = RANKS_THREADS, .size = 2, .bare = true },
+      NULL },
     ROW("a communicator's end beside a call", run_comm_end_beside_call, 2),
     ROW("a communicator's end beside a wait", run_comm_end_beside_work, 2),
     ROW("the world's end beside a call", run_world_end_beside_call, 2),

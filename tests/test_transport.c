@@ -47,9 +47,7 @@ static void party_open(struct party *party, const struct transport *transport, i
 {
     *party = (struct party){ .transport = transport, .size = size };
     for (int i = 0; i < size; i++) {
-        struct endpoint_setup setup = {
-            .rank = i, .size = size, .staging_size = 256 << 10
-        };
+        struct endpoint_setup setup = { .rank = i, .size = size, .staging_size = 256 << 10 };
         assert_int_equal(transport->open(&setup, &party->endpoints[i], party->blobs[i]), PLAIT_OK);
         party->peers[i] = (struct peer){ .rank = i, .pid = getpid(), .blob = party->blobs[i] };
     }

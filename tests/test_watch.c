@@ -42,8 +42,8 @@ struct message_case {
     plait_status wanted;
 };
 
-/* Rank 1 sends, or not, and leaves. All of that happens between two looks of rank 0, whose watch then sees the
- * message and the leave at once. */
+/* Rank 1 sends, or not, and leaves. All of that happens between two looks of rank 0, whose watch then
+ * sees the message and the leave at once. */
 static void run_message_and_leave(struct rank *rank)
 {
     enum { MOST = 1000 };
@@ -79,7 +79,8 @@ static void run_message_and_leave(struct rank *rank)
     plait_work_release(work);
 }
 
-/* One of two messages fails in a pass, and its communicator with it. The other was released, so that its memory goes. */
+/* One of two messages fails in a pass, and its communicator with it. The other was released, so that
+ * its memory goes. */
 static void run_lost_link(struct rank *rank)
 {
     if (rank->number != 0)
@@ -105,7 +106,8 @@ static void run_lost_link(struct rank *rank)
     plait_work_release(kept);
 }
 
-/* Rank 1 finishes and leaves while rank 0 has all it needs and looks away: it is not accused, and rank 0 succeeds. */
+/* Rank 1 finishes and leaves while rank 0 has all it needs and looks away: it is not accused, and rank
+ * 0 succeeds. */
 static void run_finished_and_left(struct rank *rank)
 {
     enum { COUNT = 20000 };

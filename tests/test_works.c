@@ -27,7 +27,8 @@ static struct flight *flight_start(struct rank *rank, plait_comm *comm, uint64_t
         struct layout layout = layout_drawn(call.kind, mix(random));
         char text[120];
         rank_check(rank, trial_open(&flight->trials[i], MOST, rank->size), "no memory");
-        trial_prepare(&flight->trials[i], &call, &layout, random, plait_comm_rank(comm), plait_comm_size(comm));
+        trial_prepare(&flight->trials[i], &call, &layout, random, plait_comm_rank(comm),
+                      plait_comm_size(comm));
         rank_doing(rank, "starting %s, %d in flight", call_text(&call, text, sizeof text), i);
         rank_ok(rank, trial_call(&flight->trials[i], comm, &flight->works[i]), text);
     }
@@ -102,7 +103,8 @@ static void run_blocking_behind(struct rank *rank)
         rank_check(rank, sum == rank->size * (rank->size - 1) / 2, "the sum is %lld", (long long)sum);
     }
     for (int i = 0; i < FLIGHT; i++)
-        rank_status(rank, plait_work_status(flight->works[i]), PLAIT_OK, "a work before a blocking call that is done");
+        rank_status(rank, plait_work_status(flight->works[i]), PLAIT_OK,
+                    "a work before a blocking call that is done");
     for (int i = 0; i < FLIGHT; i++)
         flight_end(rank, flight, i);
     free(flight);
@@ -146,7 +148,8 @@ static void run_unattended(struct rank *rank)
         rank_doing(rank, "waiting beside a rank that looks away");
         rank_ok(rank, plait_work_wait(work, -1), "waiting");
         const int64_t took_ms = (now_ns() - start) / 1000000;
-        rank_check(rank, took_ms < 1000 * (ranks_slowness() > 1 ? 3 : 1), "it took %lld ms beside a rank that looks away", (long long)took_ms);
+        rank_check(rank, took_ms < 1000 * (ranks_slowness() > 1 ? 3 : 1),
+                   "it took %lld ms beside a rank that looks away", (long long)took_ms);
     }
     rank_ok(rank, plait_work_wait(work, -1), "waiting");
     rank_check(rank, data[99] == 99.0f * (float)rank->size, "element 99 is %g", (double)data[99]);
@@ -160,7 +163,8 @@ static void run_limits(struct rank *rank)
     int value = 1, sum = 0;
     plait_work *work = NULL;
     if (rank->number != 0) {
-        rank_ok(rank, plait_allreduce(rank->comm, &value, &sum, 1, PLAIT_I32, PLAIT_SUM, &work), "all-reduce");
+        rank_ok(rank, plait_allreduce(rank->comm, &value, &sum, 1, PLAIT_I32, PLAIT_SUM, &work),
+                "all-reduce");
         const int64_t start = now_ns();
         rank_status(rank, plait_work_wait(work, 0), PLAIT_IN_PROGRESS, "waiting 0 ms");
         rank_status(rank, plait_work_test(work), PLAIT_IN_PROGRESS, "a test");
@@ -170,14 +174,16 @@ static void run_limits(struct rank *rank)
         rank_meet(rank);
     } else {
         rank_meet(rank);
-        rank_ok(rank, plait_allreduce(rank->comm, &value, &sum, 1, PLAIT_I32, PLAIT_SUM, &work), "all-reduce");
+        rank_ok(rank, plait_allreduce(rank->comm, &value, &sum, 1, PLAIT_I32, PLAIT_SUM, &work),
+                "all-reduce");
     }
     rank_ok(rank, plait_work_wait(work, 10000), "waiting");
     rank_check(rank, sum == rank->size, "the sum is %d", sum);
     plait_fault fault = { .struct_size = sizeof fault, .kind = PLAIT_FAULT_DIED };
     rank_ok(rank, plait_work_fault(work, &fault), "asking for a fault");
     rank_check(rank, fault.kind == PLAIT_FAULT_NONE, "a fault of kind %d", fault.kind);
-    rank_check(rank, plait_work_source(work) == -1 && plait_work_count(work) == 0, "a source of an all-reduce");
+    rank_check(rank, plait_work_source(work) == -1 && plait_work_count(work) == 0,
+               "a source of an all-reduce");
     plait_work_release(work);
 }
 
@@ -247,11 +253,12 @@ static void run_release_in_callback(struct rank *rank)
         plait_work *work = NULL;
         struct heard heard = { .status = -98 };
         rank_doing(rank, "round %d", i);
-        rank_ok(rank, plait_allreduce(rank->comm, &value, &sum, 1, PLAIT_I32, PLAIT_SUM, &work), "all-reduce");
+        rank_ok(rank, plait_allreduce(rank->comm, &value, &sum, 1, PLAIT_I32, PLAIT_SUM, &work),
+                "all-reduce");
         rank_ok(rank, plait_work_on_done(work, hear_and_release, &heard), "asking to be called");
         const bool called = await_heard(&heard); /* before anything else is read */
-        rank_check(rank, called && heard.status == PLAIT_OK && sum == rank->size, "called %d times, status %d, sum %d",
-                   heard.calls, heard.status, sum);
+        rank_check(rank, called && heard.status == PLAIT_OK && sum == rank->size,
+                   "called %d times, status %d, sum %d", heard.calls, heard.status, sum);
         rank_status(rank, plait_work_status(work), PLAIT_INVALID_USAGE, "the status of a released work");
     }
 }
@@ -265,12 +272,13 @@ static void run_released(struct rank *rank)
         plait_work *work = NULL;
         for (int i = 0; i < COUNT; i++)
             data[i] = i + turn;
-        rank_ok(rank, plait_allreduce(rank->comm, data, data, COUNT, PLAIT_I32, PLAIT_SUM, &work), "all-reduce");
+        rank_ok(rank, plait_allreduce(rank->comm, data, data, COUNT, PLAIT_I32, PLAIT_SUM, &work),
+                "all-reduce");
         plait_work_release(work);
         rank_status(rank, plait_work_status(work), PLAIT_INVALID_USAGE, "the status of a released work");
         rank_ok(rank, plait_barrier(rank->comm, NULL), "barrier");
-        rank_check(rank, data[COUNT - 1] == (COUNT - 1 + turn) * rank->size, "turn %d: the last element is %d", turn,
-                   data[COUNT - 1]);
+        rank_check(rank, data[COUNT - 1] == (COUNT - 1 + turn) * rank->size,
+                   "turn %d: the last element is %d", turn, data[COUNT - 1]);
     }
     free(data);
 }
@@ -288,7 +296,8 @@ static void run_other_thread(struct rank *rank)
         void *status = NULL;
         plait_work *work = NULL;
         pthread_t thread;
-        rank_ok(rank, plait_allreduce(rank->comm, &value, &product, 1, PLAIT_F64, PLAIT_PRODUCT, &work), "all-reduce");
+        rank_ok(rank, plait_allreduce(rank->comm, &value, &product, 1, PLAIT_F64, PLAIT_PRODUCT, &work),
+                "all-reduce");
         rank_check(rank, pthread_create(&thread, NULL, wait_elsewhere, work) == 0, "no thread");
         rank_ok(rank, plait_work_wait(work, -1), "waiting here");
         pthread_join(thread, &status);
@@ -309,7 +318,8 @@ static void run_many_waiters(struct rank *rank)
         if (rank->number == 0)
             sleep_ms(20);
         rank_doing(rank, "turn %d", turn);
-        rank_ok(rank, plait_allreduce(rank->comm, &value, &sum, 1, PLAIT_I32, PLAIT_SUM, &work), "all-reduce");
+        rank_ok(rank, plait_allreduce(rank->comm, &value, &sum, 1, PLAIT_I32, PLAIT_SUM, &work),
+                "all-reduce");
         for (int i = 0; i < WAITERS; i++)
             rank_check(rank, pthread_create(&threads[i], NULL, wait_elsewhere, work) == 0, "no thread");
         for (int i = 0; i < WAITERS; i++) {
@@ -361,10 +371,12 @@ static void run_failed_callback(struct rank *rank)
     struct heard heard = { .status = -98 };
     if (rank->number != 0) {
         rank_ok(rank, plait_comm_set_timeout(rank->comm, 150), "setting the deadline");
-        rank_ok(rank, plait_allreduce(rank->comm, &value, &sum, 1, PLAIT_I32, PLAIT_SUM, &work), "all-reduce");
+        rank_ok(rank, plait_allreduce(rank->comm, &value, &sum, 1, PLAIT_I32, PLAIT_SUM, &work),
+                "all-reduce");
         rank_ok(rank, plait_work_on_done(work, hear, &heard), "asking to be called");
         const bool called = await_heard(&heard);
-        rank_check(rank, called && heard.status == PLAIT_TIMED_OUT, "called %d times, status %d", heard.calls, heard.status);
+        rank_check(rank, called && heard.status == PLAIT_TIMED_OUT, "called %d times, status %d", heard.calls,
+                   heard.status);
         rank_status(rank, plait_work_wait(work, -1), PLAIT_TIMED_OUT, "waiting");
         rank_says(rank, "rank 0");
         sleep_ms(20);
@@ -399,16 +411,19 @@ static void run_deadline(struct rank *rank)
     rank_ok(rank, plait_comm_set_timeout(rank->comm, 200), "setting the deadline");
     if (rank->number != 0) {
         for (int i = 0; i < 3; i++)
-            rank_ok(rank, plait_allreduce(rank->comm, &value, &sums[i], 1, PLAIT_I32, PLAIT_SUM, &works[i]), "all-reduce");
+            rank_ok(rank, plait_allreduce(rank->comm, &value, &sums[i], 1, PLAIT_I32, PLAIT_SUM, &works[i]),
+                    "all-reduce");
         const int64_t start = now_ns();
         rank_status(rank, plait_work_wait(works[0], -1), PLAIT_TIMED_OUT, "waiting for a late rank");
         const int64_t took_ms = (now_ns() - start) / 1000000;
-        rank_check(rank, took_ms >= 100 && took_ms < 2000, "a deadline of 200 ms took %lld ms", (long long)took_ms);
+        rank_check(rank, took_ms >= 100 && took_ms < 2000, "a deadline of 200 ms took %lld ms",
+                   (long long)took_ms);
         rank_says(rank, "rank 0");
         rank_says(rank, "all-reduce");
         plait_fault fault = { .struct_size = sizeof fault };
         rank_ok(rank, plait_work_fault(works[0], &fault), "asking for the fault");
-        rank_check(rank, fault.kind == PLAIT_FAULT_NOT_ENTERED && fault.culprit == 0 && fault.operation_number == 1,
+        rank_check(rank,
+                   fault.kind == PLAIT_FAULT_NOT_ENTERED && fault.culprit == 0 && fault.operation_number == 1,
                    "fault of kind %d, culprit %d, operation %llu", fault.kind, fault.culprit,
                    (unsigned long long)fault.operation_number);
         for (int i = 1; i < 3; i++) {
@@ -423,7 +438,10 @@ static void run_deadline(struct rank *rank)
     rank_meet(rank);
 }
 
-#define ROW(title, function, ranks) { title, function, { .way = RANKS_THREADS, .size = ranks }, NULL }
+#define ROW(title, function, ranks)                                                                          \
+    {                                                                                                        \
+        title, function, { .way = RANKS_THREADS, .size = ranks }, NULL                                       \
+    }
 
 static const struct scenario scenarios[] = {
     ROW("waits in order", run_in_order, 1),

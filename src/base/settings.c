@@ -130,7 +130,6 @@ static bool parse_staging_size(const struct setting *setting, const char *text, 
 #define FIELD(member) offsetof(struct settings, member)
 #define TIMEOUT_GOOD "milliseconds from 1 to 31536000000, or -1 for no limit"
 
-/* clang-format off: a row is a line or three */
 static const struct setting table[] = {
     { "PLAIT_TIMEOUT_MS",
       "timeout_ms",
@@ -222,7 +221,6 @@ static const struct setting table[] = {
       { "auto", "on", "off" },
       NULL },
 };
-/* clang-format on */
 
 enum { SETTINGS = sizeof table / sizeof table[0] };
 
