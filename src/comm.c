@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/handle.h"
 #include "base/status.h"
-#include "watch.h"
+#include "ending.h"
 #include "work.h"
 #include "world.h"
 

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/futex.h"
 #include "base/status.h"
+#include "ending.h"
 #include "patience.h"
 #include "watch.h"
 #include "work.h"

@@ -14,7 +14,7 @@
 #include "base/status.h"
 #include "bootstrap/bootstrap.h"
 #include "device/reduce.h"
-#include "watch.h"
+#include "ending.h"
 
 /* ----------------------------------------------------------------------- forks */
 

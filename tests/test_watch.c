@@ -8,6 +8,7 @@
 #include "engine.h"
 #include "ranks.h"
 #include "watch.h"
+#include "work.h"
 #include "world.h"
 
 static struct engine *engine_of(const struct rank *rank)
