@@ -48,7 +48,7 @@ struct layout {
     bool in_place;
     size_t input_shift, output_shift; /* bytes from the guard page */
     bool input_upper, output_upper;
-    bool special; /* floats of the troublesome kinds */
+    bool special;      /* floats of the troublesome kinds */
     bool spare_output; /* where a rank has no output: a buffer that must stay as it is, instead of NULL */
 };
 

@@ -1,4 +1,4 @@
-/* Life and death of worlds, communicators and works: a thousand times over nothing grows; destroy is bounded. */
+/* Life and death of worlds, communicators and works: a thousand times over nothing grows; an end is bounded. */
 #include "check.h"
 
 #include <dirent.h>
