@@ -4,7 +4,6 @@
 
 #include "base/log.h"
 #include "base/status.h"
-#include "collectives/stores.h"
 
 enum { PROVED_RANKS = 16 }; /* proving more takes longer than a debug run should wait */
 
@@ -98,35 +97,4 @@ const struct program *program_for(struct group *group, const struct call *call, 
         *list = program;
     }
     return program;
-}
-
-void group_note_line(struct group *group, double line_ns)
-{
-    group->far = line_ns > FAR_LINE_NS;
-    group->streamed = stores_streamed(group->stores, line_ns);
-}
-
-void group_clear(struct group *group)
-{
-    for (int kind = 0; kind < COLLECTIVES; kind++) {
-        for (int size = 0; size < SIZE_CLASSES; size++) {
-            struct program *program = group->programs[kind][size];
-            while (program != NULL) {
-                struct program *next = program->next;
-                free(program);
-                program = next;
-            }
-            group->programs[kind][size] = NULL;
-        }
-    }
-    free(group->transfers);
-    free(group->work);
-    free(group->sources);
-    free(group->gathered);
-    group->transfers = NULL;
-    group->transfer_room = 0;
-    group->work = NULL;
-    group->work_size = 0;
-    group->sources = NULL;
-    group->gathered = NULL;
 }
