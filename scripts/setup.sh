@@ -189,7 +189,8 @@ setup_python_packages() {
     hash=$(hash_of scripts/requirements.txt)
     if ! is_done requirements "$hash"; then
         step "Python packages: installing $(grep -v '^#' scripts/requirements.txt | tr '\n' ' ')" requirements \
-            "$VENV/bin/pip" install --disable-pip-version-check --no-compile --progress-bar off -r scripts/requirements.txt
+            "$VENV/bin/pip" install --disable-pip-version-check --no-compile --progress-bar off \
+            -r scripts/requirements.txt
         set_done requirements "$hash"
     fi
 }
@@ -212,5 +213,6 @@ setup_python() {
     setup_torch
     setup_python_packages
     setup_shim
-    say "Python: $("$VENV/bin/python" -c 'import sys, torch; print(f"{sys.version.split()[0]}, torch {torch.__version__}")') in $VENV"
+    local versions='import sys, torch; print(f"{sys.version.split()[0]}, torch {torch.__version__}")'
+    say "Python: $("$VENV/bin/python" -c "$versions") in $VENV"
 }

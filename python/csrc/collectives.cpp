@@ -306,8 +306,8 @@ static std::vector<Span> row_blocks(const at::Tensor &plain, const at::Tensor &s
 {
     TORCH_CHECK_VALUE(shaped.dim() > 0, "plait: all_to_all_single deals out rows and the ", what, " is 0-dimensional");
     int64_t rows = shaped.size(0);
-    TORCH_CHECK_VALUE(!splits.empty() || rows % ranks == 0, "plait: all_to_all_single can't deal ", rows, " rows of the ",
-                      what, " evenly to ", ranks, " ranks; give split sizes");
+    TORCH_CHECK_VALUE(!splits.empty() || rows % ranks == 0, "plait: all_to_all_single can't deal ", rows,
+                      " rows of the ", what, " evenly to ", ranks, " ranks; give split sizes");
     TORCH_CHECK_VALUE(splits.empty() || splits.size() == static_cast<size_t>(ranks), "plait: all_to_all_single got ",
                       splits.size(), " ", what, " split sizes for ", ranks, " ranks");
     Span whole = span_of(plain);

@@ -29,7 +29,8 @@ def results(world, folder):
         ranks = [
             subprocess.Popen(
                 [sys.executable, HERE / "rank.py", str(rank), str(size), folder / "store", files[rank], *names],
-                env={**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_PERTURB_": "165", **environment}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                env={**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_PERTURB_": "165", **environment},
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                 text=True, cwd=folder)
             for rank in range(size)]  # fmt: skip
         said = []
