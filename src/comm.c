@@ -343,7 +343,8 @@ int plait_comm_world_rank(const plait_comm *handle, int rank)
     if (rank >= 0 && rank < comm->group.ranks)
         world_rank = comm->world_ranks[rank];
     else
-        failure(PLAIT_INVALID_ARGUMENT, "%s: rank %d is not in 0..%d", __func__, rank, comm->group.ranks - 1);
+        failure(PLAIT_INVALID_ARGUMENT, "%s: rank is %d; the communicator has ranks 0..%d", __func__, rank,
+                comm->group.ranks - 1);
     comm_let_go(comm);
     return world_rank;
 }

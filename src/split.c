@@ -84,10 +84,10 @@ static plait_status make(struct comm *parent, const int *ranks, int count, const
 {
     struct world *world = parent->world;
     if (verdict->channel < 0)
-        return failure(
-            PLAIT_OUT_OF_RESOURCES,
-            "no channel is free on all %d members: a rank can be in %d communicators at a time; destroy some",
-            count, BOARD_CHANNELS);
+        return failure(PLAIT_OUT_OF_RESOURCES,
+                       "no place is free on all %d members: a rank can be in %d "
+                       "communicators at a time; destroy some",
+                       count, BOARD_CHANNELS);
     int *world_ranks = malloc((size_t)count * sizeof *world_ranks);
     if (world_ranks == NULL)
         return failure(PLAIT_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", count);
@@ -206,9 +206,12 @@ static plait_status check_ranks(const struct comm *parent, const int *ranks, int
                                 const char *function)
 {
     int size = parent->group.ranks;
-    if (ranks == NULL || count < 1 || count > size)
-        return failure(PLAIT_INVALID_ARGUMENT, "%s: %s%d ranks of a communicator of %d", function,
-                       ranks == NULL ? "ranks is NULL, for " : "", count, size);
+    if (ranks == NULL)
+        return failure(PLAIT_INVALID_ARGUMENT, "%s: ranks is NULL", function);
+    if (count < 1 || count > size)
+        return failure(PLAIT_INVALID_ARGUMENT,
+                       "%s: count is %d; the parent has %d ranks, of which 1 and more can be listed",
+                       function, count, size);
     *place = -1;
     for (int i = 0; i < count; i++) {
         if (ranks[i] < 0 || ranks[i] >= size)

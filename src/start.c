@@ -273,7 +273,8 @@ plait_status world_start(struct world *world, const plait_world_options *options
         return status;
     if (!reduce_use(world->settings.kernels))
         return failure(PLAIT_INVALID_SETTING,
-                       "PLAIT_KERNELS is '%s', which this machine or build does not have",
+                       "PLAIT_KERNELS is '%s', which this machine or build does not have; auto takes the "
+                       "best that it has",
                        world->settings.kernels);
     world->rank = world->settings.rank;
     world->size = world->settings.size;

@@ -147,7 +147,7 @@ static void options_are_checked(void **state)
         { { .rank = 0, .size = 2, .address = "127.0.0.1", .port = 65536 },
           PLAIT_INVALID_ARGUMENT,
           "port is 65536" },
-        { { .rank = 0, .size = 3, .threads = group }, PLAIT_INVALID_ARGUMENT, "a thread group of 2" },
+        { { .rank = 0, .size = 3, .threads = group }, PLAIT_INVALID_ARGUMENT, "made for 2 ranks" },
         { { .rank = 0, .size = 2, .threads = (void *)&card },
           PLAIT_INVALID_USAGE,
           "not a living thread group" },

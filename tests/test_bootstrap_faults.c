@@ -184,7 +184,7 @@ static void another_size(void **state)
     starts_run(starts, 3);
     assert_int_equal(starts[2].status, options.threads != NULL ? PLAIT_INVALID_ARGUMENT : PLAIT_START_FAILED);
     assert_non_null(strstr(starts[2].sentence, options.threads != NULL
-                                                   ? "over a thread group of 4"
+                                                   ? "made for 4 ranks"
                                                    : "was started for a world of 9 ranks"));
     assert_true(starts[2].seconds < 1.0);
     check_all(2, PLAIT_START_FAILED,

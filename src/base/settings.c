@@ -313,9 +313,11 @@ static plait_status load_options(struct settings *settings, const plait_world_op
     if (options->start_timeout_ms != 0)
         settings->start_timeout_ms = options->start_timeout_ms;
     if (options->job_key && options->job_key_size == 0)
-        return failure(PLAIT_INVALID_ARGUMENT, "options.job_key is set and options.job_key_size is 0");
+        return failure(PLAIT_INVALID_ARGUMENT,
+                       "options.job_key is set and options.job_key_size is 0; give its bytes, too");
     if (!options->job_key && options->job_key_size != 0)
-        return failure(PLAIT_INVALID_ARGUMENT, "options.job_key_size is %zu and options.job_key is NULL",
+        return failure(PLAIT_INVALID_ARGUMENT,
+                       "options.job_key_size is %zu and options.job_key is NULL; give both or neither",
                        options->job_key_size);
     if (options->file && options->file[0] == '\0')
         return failure(PLAIT_INVALID_ARGUMENT, "options.file is an empty path; leave it NULL for none");

@@ -24,9 +24,9 @@ static void release(struct thread_group *group)
 plait_status plait_thread_group_create(int ranks, plait_thread_group **group)
 {
     if (group == NULL)
-        return failure(PLAIT_INVALID_ARGUMENT, "plait_thread_group_create: `group` is NULL");
+        return failure(PLAIT_INVALID_ARGUMENT, "%s: group is NULL", __func__);
     if (ranks < 1 || ranks > 1024)
-        return failure(PLAIT_INVALID_ARGUMENT, "a thread group of %d ranks: it must be 1 to 1024", ranks);
+        return failure(PLAIT_INVALID_ARGUMENT, "%s: ranks is %d; good values: 1 to 1024", __func__, ranks);
 
     struct thread_group *fresh = calloc(1, sizeof *fresh);
     if (fresh == NULL)
@@ -67,8 +67,10 @@ static plait_status meet(struct exchange *exchange)
         struct store_view view = memory_store_view(group->store);
         status = store_exchange(exchange, &view);
     } else {
-        status = failure(PLAIT_INVALID_ARGUMENT, "rank %d: a world of %d over a thread group of %d",
-                         options->rank, options->size, group->ranks);
+        status =
+            failure(PLAIT_INVALID_ARGUMENT,
+                    "rank %d: options.size is %d and options.threads was made for %d ranks; they must agree",
+                    options->rank, options->size, group->ranks);
     }
     release(group);
     return status;

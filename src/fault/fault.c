@@ -59,7 +59,7 @@ void fault_write(struct fault_record *record, plait_fault_kind kind, plait_statu
 plait_status fault_give(const struct fault_record *record, plait_fault *fault)
 {
     if (fault == NULL)
-        return failure(PLAIT_INVALID_ARGUMENT, "fault is NULL");
+        return failure(PLAIT_INVALID_ARGUMENT, "fault is NULL; give a plait_fault to fill");
     size_t size = fault->struct_size;
     if (size < offsetof(plait_fault, status) || size > 65536)
         return failure(PLAIT_INVALID_ARGUMENT,
