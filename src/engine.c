@@ -36,7 +36,8 @@ static void accept_message(struct engine *engine, struct work *work)
         engine->transport->recv(engine->endpoint, &work->transfer);
 }
 
-void engine_accept(struct engine *engine, struct work *work)
+/* Takes a new work over. */
+static void accept_work(struct engine *engine, struct work *work)
 {
     struct comm *comm = work->comm;
     work->next = NULL;
@@ -75,7 +76,7 @@ static void accept_incoming(struct engine *engine)
     pthread_mutex_unlock(&engine->lock);
     while (work != NULL) {
         struct work *next = work->next;
-        engine_accept(engine, work);
+        accept_work(engine, work);
         work = next;
     }
 }
@@ -465,7 +466,7 @@ plait_status engine_run(struct engine *engine, struct work *work)
             return PLAIT_OK;
         }
         atomic_fetch_add(users, 1);
-        engine_accept(engine, work);
+        accept_work(engine, work);
         drive(engine, work, NO_DEADLINE);
         engine_leave(engine);
         atomic_fetch_sub(users, 1);

@@ -34,14 +34,14 @@ struct engine {
     _Atomic uint32_t turn; /* changes when the drive becomes free or a work is done */
     _Atomic bool alarm;    /* somebody asked for a communicator's end: look at once */
 
-    pthread_mutex_t lock; /* guards what follows, up to the blank line */
+    pthread_mutex_t lock; /* guards the list of works that were submitted, and the making of the thread */
     struct work *incoming, *incoming_last;
     bool has_thread;
-    _Atomic bool stop;
     pthread_t thread;
     _Atomic bool incoming_any;
-    _Atomic uint32_t thread_word;
-    _Atomic bool thread_idle;
+    _Atomic bool stop;            /* the thread is to end */
+    _Atomic uint32_t thread_word; /* changes when the thread is wanted */
+    _Atomic bool thread_idle;     /* it sleeps on that until it changes */
 
     /* The driver's. */
     struct comm *busy;     /* communicators with collectives under way */
@@ -63,9 +63,6 @@ static inline bool engine_enter(struct engine *engine)
 
 /* Ends the drive, and sees to it that what is left gets a driver. */
 void engine_leave(struct engine *engine);
-
-/* The driver's: takes a new work over. */
-void engine_accept(struct engine *engine, struct work *work);
 
 /* The driver's: takes a communicator without works, which is about to be freed, out of its list. */
 void engine_forget(struct engine *engine, struct comm *comm);

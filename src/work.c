@@ -44,7 +44,8 @@ plait_status work_make(struct comm *comm, enum work_kind kind, struct work **wor
     return PLAIT_OK;
 }
 
-void work_release(struct work *work)
+/* Lets go of one reference; the last one frees it. */
+static void release(struct work *work)
 {
     if (atomic_fetch_sub(&work->references, 1) > 1)
         return;
@@ -80,7 +81,7 @@ void work_finish(struct work *work, plait_status status, const struct fault_reco
     atomic_store(&work->status, status); /* a blocking caller's work is gone from here on */
     if (heap) {
         run_callback(work, status);
-        work_release(work);
+        release(work);
     }
     if (counted) {
         atomic_fetch_sub(&engine->active, 1);
@@ -100,7 +101,7 @@ plait_status work_tell(const struct work *work)
 
 /* --------------------------------------------------------------- public calls */
 
-/* Finds a living work, for work_release() once done with it, or leaves a sentence. */
+/* Finds a living work, for release() once done with it, or leaves a sentence. */
 static struct work *hold(const plait_work *handle, const char *function)
 {
     struct work *work = handle_hold(HANDLE_WORK, handle);
@@ -121,7 +122,7 @@ plait_status plait_work_status(const plait_work *handle)
     if (work == NULL)
         return handle_refusal(handle);
     plait_status status = work_tell(work);
-    work_release(work);
+    release(work);
     return status;
 }
 
@@ -165,7 +166,7 @@ static plait_status test_or_wait(plait_work *handle, int64_t timeout_ms, const c
         status = pursue(work, timeout_ms, function);
     if (status == PLAIT_OK)
         status = work_tell(work);
-    work_release(work);
+    release(work);
     return status;
 }
 
@@ -185,7 +186,7 @@ plait_status plait_work_on_done(plait_work *handle, plait_work_callback callback
     if (work == NULL)
         return handle_refusal(handle);
     if (callback == NULL) {
-        work_release(work);
+        release(work);
         return failure(PLAIT_INVALID_ARGUMENT, "%s: callback is NULL", __func__);
     }
 
@@ -198,7 +199,7 @@ plait_status plait_work_on_done(plait_work *handle, plait_work_callback callback
     pthread_mutex_unlock(&work->lock);
     if (!taken && done)
         callback(context, handle, work_status(work));
-    work_release(work);
+    release(work);
     return taken ? failure(PLAIT_INVALID_USAGE, "%s: the work has a callback already", __func__) : PLAIT_OK;
 }
 
@@ -208,7 +209,7 @@ int plait_work_source(const plait_work *handle)
     if (work == NULL)
         return -1;
     int source = work->kind == WORK_RECV && work_status(work) == PLAIT_OK ? work->source : -1;
-    work_release(work);
+    release(work);
     return source;
 }
 
@@ -220,7 +221,7 @@ size_t plait_work_count(const plait_work *handle)
     size_t count = 0;
     if (work->kind == WORK_RECV && work_status(work) == PLAIT_OK)
         count = work->transfer.moved / work->element_size;
-    work_release(work);
+    release(work);
     return count;
 }
 
@@ -232,7 +233,7 @@ plait_status plait_work_fault(const plait_work *handle, plait_fault *fault)
     static const struct fault_record none = { 0 };
     bool failed = work_status(work) < 0 && work->fault != NULL;
     plait_status status = fault_give(failed ? work->fault : &none, fault);
-    work_release(work);
+    release(work);
     return status;
 }
 
@@ -242,7 +243,7 @@ void plait_work_release(plait_work *handle)
         return;
     struct work *work = handle_end(HANDLE_WORK, handle);
     if (work != NULL)
-        work_release(work);
+        release(work);
     else
         failure(PLAIT_INVALID_USAGE, "%s: work is not a living work; it was released, or is no work",
                 __func__);

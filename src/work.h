@@ -46,7 +46,6 @@ void work_init(struct work *work, struct comm *comm, enum work_kind kind);
 /* Settles a work: status, fault, callback, and those who wait. `record` may be
  * NULL for success. The driver's. */
 void work_finish(struct work *work, plait_status status, const struct fault_record *record);
-void work_release(struct work *work);
 
 static inline plait_status work_status(const struct work *work)
 {

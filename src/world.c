@@ -48,6 +48,40 @@ bool world_is_parents(const struct world *world, const char *function)
     return true;
 }
 
+/* -------------------------------------------------------------------- handles */
+
+static void let_go(struct world *world)
+{
+    atomic_fetch_sub(&world->users, 1);
+}
+
+/* The living world of a public handle in this process, as comm_find(). */
+static struct world *find(const plait_world *handle, const char *function)
+{
+    struct world *world = handle_find(HANDLE_WORLD, handle);
+    if (world == NULL)
+        failure(handle_refusal(handle), "%s: %s", function,
+                handle == NULL ? "world is NULL"
+                               : "world is not a living world; it was destroyed, or is none");
+    else if (world_is_parents(world, function))
+        world = NULL;
+    return world;
+}
+
+/* The same, which lives until it is let go; as comm_hold(). */
+static struct world *hold(const plait_world *handle, const char *function)
+{
+    struct world *held = handle_hold(HANDLE_WORLD, handle);
+    if (held != NULL) {
+        atomic_fetch_add(&held->users, 1);
+        handle_let_go(handle);
+    }
+    struct world *world = find(handle, function);
+    if (world == NULL && held != NULL)
+        let_go(held);
+    return world;
+}
+
 /* ------------------------------------------------------------- coming and going */
 
 static void free_comms(struct comm *comm)
@@ -113,7 +147,7 @@ plait_status plait_world_destroy(plait_world *handle)
 {
     if (handle == NULL)
         return PLAIT_OK;
-    struct world *world = world_find(handle, __func__);
+    struct world *world = find(handle, __func__);
     if (world == NULL)
         return PLAIT_INVALID_USAGE;
     if (engine_calls_back(&world->engine))
@@ -131,7 +165,7 @@ plait_status plait_world_destroy(plait_world *handle)
 
 plait_status plait_world_abort(plait_world *handle, const char *reason)
 {
-    struct world *world = world_hold(handle, __func__);
+    struct world *world = hold(handle, __func__);
     if (world == NULL)
         return handle_refusal(handle);
     pthread_mutex_lock(&world->lock);
@@ -139,46 +173,21 @@ plait_status plait_world_abort(plait_world *handle, const char *reason)
         comm_ask_abort(comm, reason);
     pthread_mutex_unlock(&world->lock);
     engine_nudge(&world->engine);
-    world_let_go(world);
+    let_go(world);
     return PLAIT_OK;
 }
 
 /* ---------------------------------------------------------------------- asking */
 
-struct world *world_find(const plait_world *handle, const char *function)
-{
-    struct world *world = handle_find(HANDLE_WORLD, handle);
-    if (world == NULL)
-        failure(handle_refusal(handle), "%s: %s", function,
-                handle == NULL ? "world is NULL"
-                               : "world is not a living world; it was destroyed, or is none");
-    else if (world_is_parents(world, function))
-        world = NULL;
-    return world;
-}
-
-struct world *world_hold(const plait_world *handle, const char *function)
-{
-    struct world *held = handle_hold(HANDLE_WORLD, handle);
-    if (held != NULL) {
-        atomic_fetch_add(&held->users, 1);
-        handle_let_go(handle);
-    }
-    struct world *world = world_find(handle, function);
-    if (world == NULL && held != NULL)
-        world_let_go(held);
-    return world;
-}
-
 /* An int of a living world, by its place in the struct, or -1. */
 static int asked(const plait_world *handle, const char *function, size_t place)
 {
-    struct world *world = world_hold(handle, function);
+    struct world *world = hold(handle, function);
     if (world == NULL)
         return -1;
     int value;
     memcpy(&value, (const char *)world + place, sizeof value);
-    world_let_go(world);
+    let_go(world);
     return value;
 }
 
@@ -204,7 +213,7 @@ int plait_world_local_size(const plait_world *handle)
 
 plait_comm *plait_world_comm(plait_world *handle)
 {
-    struct world *world = world_hold(handle, __func__);
+    struct world *world = hold(handle, __func__);
     if (world == NULL)
         return NULL;
     pthread_mutex_lock(&world->lock);
@@ -213,19 +222,19 @@ plait_comm *plait_world_comm(plait_world *handle)
         comm = comm->next;
     plait_comm *own = comm->handle;
     pthread_mutex_unlock(&world->lock);
-    world_let_go(world);
+    let_go(world);
     return own;
 }
 
 plait_status plait_world_fault(const plait_world *handle, plait_fault *fault)
 {
-    struct world *world = world_hold(handle, __func__);
+    struct world *world = hold(handle, __func__);
     if (world == NULL)
         return handle_refusal(handle);
     pthread_mutex_lock(&world->lock);
     struct fault_record record = world->fault;
     pthread_mutex_unlock(&world->lock);
-    world_let_go(world);
+    let_go(world);
     return fault_give(&record, fault);
 }
 
@@ -238,7 +247,7 @@ plait_status plait_world_get_facts(const plait_world *handle, plait_world_facts 
         return failure(PLAIT_INVALID_ARGUMENT,
                        "%s: facts->struct_size is %zu; set it to sizeof(plait_world_facts), %zu", __func__,
                        size, sizeof *facts);
-    struct world *world = world_hold(handle, __func__);
+    struct world *world = hold(handle, __func__);
     if (world == NULL)
         return handle_refusal(handle);
     plait_world_facts known = { .struct_size = size,
@@ -247,7 +256,7 @@ plait_status plait_world_get_facts(const plait_world *handle, plait_world_facts 
                                 .line_ns = world->line_ns,
                                 .cores = world->cores,
                                 .staging_size = world_lane_size(world) };
-    world_let_go(world);
+    let_go(world);
     memset(facts, 0, size);
     memcpy(facts, &known, size < sizeof known ? size : sizeof known);
     return PLAIT_OK;

@@ -69,18 +69,12 @@ struct comm {
     _Atomic bool leave_asked, left; /* destroyed here: the driver is to let go of it; it has */
 };
 
-/* The living world or communicator of a public handle, in this process; NULL
- * with a sentence otherwise (in a forked child, too). `function` is the caller's name. */
-struct world *world_find(const plait_world *handle, const char *function);
+/* The living communicator of a public handle, in this process; NULL with a sentence otherwise (in a forked
+ * child, too). `function` is the caller's name. */
 struct comm *comm_find(const plait_comm *handle, const char *function);
 
-/* The same for functions that are safe at any time: the object lives until it is let go. */
-struct world *world_hold(const plait_world *handle, const char *function);
+/* The same for functions that are safe at any time: it lives until it is let go. */
 struct comm *comm_hold(const plait_comm *handle, const char *function);
-static inline void world_let_go(struct world *world)
-{
-    atomic_fetch_sub(&world->users, 1);
-}
 static inline void comm_let_go(struct comm *comm)
 {
     atomic_fetch_sub(&comm->users, 1);

@@ -77,7 +77,8 @@ void match_number(struct match *match, int peer, struct message_key *key)
         key->place = match->sent[peer]++;
 }
 
-void match_deliver(struct transfer *receive, int source, const void *bytes, size_t size)
+/* Settles a receive with the bytes of a whole message. */
+static void deliver(struct transfer *receive, int source, const void *bytes, size_t size)
 {
     receive->source = source;
     receive->moved = size;
@@ -101,7 +102,7 @@ static void meet(struct match *match, struct message *message, struct transfer *
         match->meet(match->context, message);
         return;
     }
-    match_deliver(receive, message->source, message->bytes, message->size);
+    deliver(receive, message->source, message->bytes, message->size);
     free(message);
 }
 
@@ -214,7 +215,7 @@ enum arrival match_arrive(struct match *match, int source, const struct message_
     bool in_turn = !is_callers(key) || key->place == match->came[source];
     struct transfer *receive = in_turn ? take_receive(match, source, key) : NULL;
     if (receive != NULL) { /* the common case, without a copy on the way */
-        match_deliver(receive, source, bytes, size);
+        deliver(receive, source, bytes, size);
         if (is_callers(key)) {
             match->came[source]++;
             admit_early(match, source);

@@ -53,7 +53,4 @@ bool match_withdraw(struct match *match, int source, uint32_t id);
 /* Nothing more comes from `peer`: receives that name it settle with PLAIT_PEER_LOST, its announcements go. */
 void match_lose(struct match *match, int peer);
 
-/* Settles a receive with the bytes of a whole message. */
-void match_deliver(struct transfer *receive, int source, const void *bytes, size_t size);
-
 #endif

@@ -21,7 +21,7 @@
 struct message_key {
     uint64_t context;   /* the communicator, and whether it is a collective's or the caller's message */
     uint64_t operation; /* the collective's number; the caller's tag */
-    uint64_t place;     /* tick and stage of a collective; for the caller's messages, set by the
+    uint64_t place;     /* chunk and stage of a collective; for the caller's messages, set by the
                            match layer: it counts what one rank sent another */
 };
 
