@@ -94,12 +94,12 @@ typedef enum plait_status {
 
 /** What a caller can do about a status. */
 typedef enum plait_remedy {
-    PLAIT_REMEDY_NONE = 0,    /**< nothing is wrong */
-    PLAIT_REMEDY_MEND_CALL,   /**< the call was wrong and had no effect */
-    PLAIT_REMEDY_RETRY,       /**< the machine lacked something: free it and try again */
-    PLAIT_REMEDY_GO_ON,       /**< this operation failed on every rank; the next may succeed */
-    PLAIT_REMEDY_REBUILD,     /**< the communicator is over */
-    PLAIT_REMEDY_REPORT       /**< a bug in Plait */
+    PLAIT_REMEDY_NONE = 0,  /**< nothing is wrong */
+    PLAIT_REMEDY_MEND_CALL, /**< the call was wrong and had no effect */
+    PLAIT_REMEDY_RETRY,     /**< the machine lacked something: free it and try again */
+    PLAIT_REMEDY_GO_ON,     /**< this operation failed on every rank; the next may succeed */
+    PLAIT_REMEDY_REBUILD,   /**< the communicator is over */
+    PLAIT_REMEDY_REPORT     /**< a bug in Plait */
 } plait_remedy;
 
 /** The group that `status` belongs to. Unknown values give PLAIT_REMEDY_REPORT. */
@@ -215,15 +215,15 @@ typedef struct plait_world_options {
     int size;           /**< number of ranks; 0: rank and size come from RANK and WORLD_SIZE */
     plait_thread_group *threads;
     const plait_store *store;
-    const char *file;       /**< a path, created if absent; PLAIT_FILE */
-    const char *address;    /**< rank 0's host name or address; MASTER_ADDR */
-    int port;               /**< 1..65535; MASTER_PORT */
-    const void *job_key;    /**< a secret that all ranks share and strangers do not; PLAIT_JOB_KEY */
-    size_t job_key_size;    /**< bytes */
-    int64_t timeout_ms;     /**< deadline of an operation; 0: 600 000; < 0: none; PLAIT_TIMEOUT_MS */
+    const char *file;         /**< a path, created if absent; PLAIT_FILE */
+    const char *address;      /**< rank 0's host name or address; MASTER_ADDR */
+    int port;                 /**< 1..65535; MASTER_PORT */
+    const void *job_key;      /**< a secret that all ranks share and strangers do not; PLAIT_JOB_KEY */
+    size_t job_key_size;      /**< bytes */
+    int64_t timeout_ms;       /**< deadline of an operation; 0: 600 000; < 0: none; PLAIT_TIMEOUT_MS */
     int64_t start_timeout_ms; /**< of the start; 0: 120 000; < 0: none; PLAIT_START_TIMEOUT_MS */
-    const char *transport;  /**< "auto" (NULL), "inproc", "shm"; PLAIT_TRANSPORT */
-    const char *plan;       /**< "auto" (NULL) or a planner's name, for tests; PLAIT_PLAN */
+    const char *transport;    /**< "auto" (NULL), "inproc", "shm"; PLAIT_TRANSPORT */
+    const char *plan;         /**< "auto" (NULL) or a planner's name, for tests; PLAIT_PLAN */
     plait_fault_handler on_fault;
     void *fault_context;
 } plait_world_options;

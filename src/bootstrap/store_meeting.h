@@ -20,9 +20,9 @@ struct meeting {
     int missing;
     int64_t decide_by;
     /* a joiner's */
-    bool awaited;               /* the round had no outcome yet when it was answered */
-    uint64_t over;              /* the generation of a round known to be over, 0 for none */
-    struct claim leader;        /* of the latest round seen; size 0 for none */
+    bool awaited;                   /* the round had no outcome yet when it was answered */
+    uint64_t over;                  /* the generation of a round known to be over, 0 for none */
+    struct claim leader;            /* of the latest round seen; size 0 for none */
     char heard[OUTCOME_TEXT_BYTES]; /* how that one ended, if not with us */
 };
 
