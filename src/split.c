@@ -78,16 +78,38 @@ static plait_status check_options(const plait_comm_options *options, plait_comm_
     return PLAIT_OK;
 }
 
+/* Takes the channel and lane that were agreed on. */
+static plait_status claim(struct world *world, const struct verdict *verdict, int members)
+{
+    if (verdict->channel < 0)
+        return failure(PLAIT_OUT_OF_RESOURCES,
+                       "no place is free on all %d members: a rank can be in %d communicators at a time; "
+                       "destroy some",
+                       members, BOARD_CHANNELS);
+    pthread_mutex_lock(&world->lock);
+    bool taken = comm_places_used(world, verdict->channel, verdict->lane);
+    if (!taken)
+        comm_use_places(world, verdict->channel, verdict->lane, true);
+    pthread_mutex_unlock(&world->lock);
+    if (!taken)
+        return PLAIT_OK;
+    return failure(PLAIT_INVALID_USAGE,
+                   "two threads make communicators of one world at the same time; let one "
+                   "thread make them");
+}
+
+static void unclaim(struct world *world, const struct verdict *verdict)
+{
+    pthread_mutex_lock(&world->lock);
+    comm_use_places(world, verdict->channel, verdict->lane, false);
+    pthread_mutex_unlock(&world->lock);
+}
+
 /* Claims what was agreed and makes the communicator. `ranks` are the parent's. */
 static plait_status make(struct comm *parent, const int *ranks, int count, const struct verdict *verdict,
                          const plait_comm_options *options, plait_comm **out)
 {
     struct world *world = parent->world;
-    if (verdict->channel < 0)
-        return failure(PLAIT_OUT_OF_RESOURCES,
-                       "no place is free on all %d members: a rank can be in %d "
-                       "communicators at a time; destroy some",
-                       count, BOARD_CHANNELS);
     int *world_ranks = malloc((size_t)count * sizeof *world_ranks);
     if (world_ranks == NULL)
         return failure(PLAIT_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", count);
@@ -107,26 +129,18 @@ static plait_status make(struct comm *parent, const int *ranks, int count, const
         if (ranks[i] == parent->group.rank)
             plan.rank = i;
     }
-    pthread_mutex_lock(&world->lock);
-    bool taken = comm_places_used(world, plan.channel, plan.lane);
-    if (!taken)
-        comm_use_places(world, plan.channel, plan.lane, true);
-    pthread_mutex_unlock(&world->lock);
-
     struct comm *comm;
-    plait_status status =
-        taken ? failure(PLAIT_INVALID_USAGE,
-                        "two threads make communicators of one world at the same time; let one "
-                        "thread make them")
-              : comm_make(world, &plan, &comm);
-    free(world_ranks);
-    if (status == PLAIT_OK) {
+    plait_status status = claim(world, verdict, count);
+    if (status != PLAIT_OK)
+        goto cleanup;
+    status = comm_make(world, &plan, &comm);
+    if (status == PLAIT_OK)
         *out = comm->handle;
-    } else if (!taken) {
-        pthread_mutex_lock(&world->lock);
-        comm_use_places(world, plan.channel, plan.lane, false);
-        pthread_mutex_unlock(&world->lock);
-    }
+    else
+        unclaim(world, verdict);
+
+cleanup:
+    free(world_ranks);
     return status;
 }
 
