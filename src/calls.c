@@ -49,7 +49,7 @@ static plait_status check_count(const struct comm *comm, size_t count, plait_typ
     return PLAIT_OK;
 }
 
-static plait_status check_buffer(const void *buffer, size_t size, const char *what, const char *function)
+plait_status calls_check_buffer(const void *buffer, size_t size, const char *what, const char *function)
 {
     if (buffer == NULL && size > 0)
         return failure(PLAIT_INVALID_ARGUMENT, "%s: %s is NULL and should hold %zu bytes", function, what,
@@ -92,9 +92,9 @@ static plait_status check_buffers(const struct comm *comm, const struct call *ca
     size_t output_size = (size_t)collective_output_blocks(call->kind, ranks, call->root, rank) * block;
     bool broadcast = call->kind == COLLECTIVE_BROADCAST;
 
-    plait_status status = check_buffer(call->input, input_size, broadcast ? "data" : "input", function);
+    plait_status status = calls_check_buffer(call->input, input_size, broadcast ? "data" : "input", function);
     if (status == PLAIT_OK)
-        status = check_buffer(call->output, output_size, broadcast ? "data" : "output", function);
+        status = calls_check_buffer(call->output, output_size, broadcast ? "data" : "output", function);
     if (status != PLAIT_OK || !overlap(call->input, input_size, call->output, output_size))
         return status;
     const void *in_place = in_place_input(comm, call, block);

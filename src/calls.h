@@ -8,6 +8,9 @@
 /* Is `type` an element type? `function` is the caller's name, for the sentence. */
 plait_status calls_check_type(plait_type type, const char *function);
 
+/* Can `buffer`, which the function calls `what`, hold `size` bytes? */
+plait_status calls_check_buffer(const void *buffer, size_t size, const char *what, const char *function);
+
 /* Runs a collective to its end. */
 plait_status calls_run(struct comm *comm, const struct call *call);
 

@@ -37,10 +37,7 @@ static plait_status check(const struct comm *comm, const struct message *message
         return failure(PLAIT_INVALID_ARGUMENT,
                        "%s: count is %zu; %zu elements of %s are the most that can be addressed", function,
                        count, PTRDIFF_MAX / plait_type_size(type), plait_type_name(type));
-    if (message->data == NULL && count > 0)
-        return failure(PLAIT_INVALID_ARGUMENT, "%s: data is NULL and should hold %zu bytes", function,
-                       message->size);
-    return PLAIT_OK;
+    return calls_check_buffer(message->data, message->size, "data", function);
 }
 
 static void fill(struct work *work, const struct message *message)
