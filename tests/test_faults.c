@@ -741,6 +741,9 @@ static void start_fails(void **state)
     ranks_run(&setup, run_start, start);
 }
 
+/* So long that on a busy machine no living rank is late, too: only the dead one is to be named. */
+enum { BIRTH_MS = 2000 };
+
 /* One is killed while the world comes together: the others hear of it at the start, or by the first call. */
 static void run_birth(struct rank *rank)
 {
@@ -761,10 +764,9 @@ static void run_birth(struct rank *rank)
     } else {
         rank_status(rank, status, PLAIT_START_FAILED, "creating a world in which one is killed");
     }
-    /* On a busy machine a living rank may come too late as well; the dead one is named all the same. */
-    rank_says(rank, strstr(plait_last_error(), "ranks 1, 2") != NULL ? "ranks 1, 2" : "rank 1");
+    rank_says(rank, "rank 1");
     const int64_t took_ms = (now_ns() - before) / 1000000;
-    rank_check(rank, took_ms < 1600 * ranks_slowness(), "it took %lld ms", (long long)took_ms);
+    rank_check(rank, took_ms < BIRTH_MS + 1000 * ranks_slowness(), "it took %lld ms", (long long)took_ms);
 }
 
 static void birth_is_survived(void **state)
@@ -774,7 +776,7 @@ static void birth_is_survived(void **state)
         struct ranks_setup setup = { .way = *way,
                                      .size = 3,
                                      .bare = true,
-                                     .start_timeout_ms = 600,
+                                     .start_timeout_ms = BIRTH_MS,
                                      .limit_s = 20,
                                      .shared_size = sizeof(struct scene) };
         struct ranks *ranks = ranks_start(&setup, run_birth, NULL);
