@@ -28,7 +28,7 @@
  * - Threads: a communicator takes calls from one thread at a time; different
  *   communicators are independent, and a work may be tested, waited for and
  *   released from any thread. Safe from any thread at any time are
- *   plait_world_abort(), plait_comm_abort(), plait_comm_set_timeout(), the log,
+ *   plait_world_abort(), plait_comm_abort(), plait_comm_set_timeout(), profiles, the log,
  *   and all functions that only ask (rank, size, facts, status, fault, last plan).
  *   Exceptions are named at the function.
  * - Structs that may grow begin with `struct_size`: set it to the struct's
@@ -364,6 +364,44 @@ PLAIT_API plait_status plait_comm_fault(const plait_comm *comm, plait_fault *fau
  * before the first, "" for a dead handle. Any thread; static.
  */
 PLAIT_API const char *plait_comm_last_plan(const plait_comm *comm);
+
+/**
+ * Where the time of a communicator's collectives went on this rank, from the moment an operation is
+ * taken up until its result is there. The four times add up to that. They only grow: take the difference
+ * of two readings. Sends and receives are not counted; the bytes of collectives that go by messages
+ * are moved by the transport, within the time waited for the sender.
+ */
+typedef struct plait_profile {
+    size_t struct_size;  /**< set to sizeof(plait_profile) by the caller before asking */
+    int64_t *awaited_ns; /**< set by the caller: room for a number for each rank of the communicator, what of
+                                 waiting_ns was spent on that rank; or NULL */
+    uint64_t operations; /**< collectives that succeeded while profiling was on */
+    uint64_t chunks;     /**< that they were cut into; 0 for those so small that they ride in their notices */
+    int64_t waiting_ns;  /**< for other ranks, a cache line's way from their cores included */
+    int64_t copying_ns;  /**< in and out of staging */
+    int64_t reducing_ns; /**< in kernels, reading what other ranks staged included */
+    int64_t other_ns;    /**< the library's own: planning, bookkeeping, very small data */
+    uint64_t copied_bytes;
+    uint64_t reduced_bytes; /**< read by kernels, all operands together */
+} plait_profile;
+
+/**
+ * Switches profiling of collectives that begin from now on. Local; off at first. Costs an operation some
+ * 20 ns for each thing it turns to while on, and nothing to speak of while off.
+ *
+ *     plait_profile before = { .struct_size = sizeof before }, after = before;
+ *     plait_comm_set_profiling(comm, 1);
+ *     plait_comm_profile(comm, &before);
+ *     ... collectives ...
+ *     plait_comm_profile(comm, &after);
+ *     printf("%lld ns waited\n", (long long)(after.waiting_ns - before.waiting_ns));
+ *
+ * Returns PLAIT_OK or PLAIT_OUT_OF_MEMORY. Any thread.
+ */
+PLAIT_API plait_status plait_comm_set_profiling(plait_comm *comm, int on);
+/** Fills `profile`, also while profiling is off; zeros before it was ever on. Any thread. */
+PLAIT_API plait_status plait_comm_profile(const plait_comm *comm, plait_profile *profile);
+
 /**
  * Frees a communicator that a split or group made. Local: the other ranks may
  * do it later. What still runs is treated as by plait_world_destroy(), and so

@@ -430,6 +430,7 @@ static void try_handle(struct rank *rank, void *handle, const char *what)
     plait_work *work = handle, *started = NULL;
     int64_t *input = input_room[rank->number], *output = output_room[rank->number];
     plait_fault fault = { .struct_size = sizeof fault };
+    plait_profile profile = { .struct_size = sizeof profile };
     plait_world_facts facts = { .struct_size = sizeof facts };
     double line_ns;
     char whole[120];
@@ -449,6 +450,8 @@ static void try_handle(struct rank *rank, void *handle, const char *what)
     no_handle(rank, plait_comm_abort(comm, "no reason"), what);
     no_handle(rank, plait_comm_fault(comm, &fault), what);
     no_handle(rank, plait_comm_measure_line(comm, &line_ns), what);
+    no_handle(rank, plait_comm_set_profiling(comm, 1), what);
+    no_handle(rank, plait_comm_profile(comm, &profile), what);
     no_handle(rank, plait_world_abort(world, NULL), what);
     no_handle(rank, plait_world_fault(world, &fault), what);
     no_handle(rank, plait_world_get_facts(world, &facts), what);

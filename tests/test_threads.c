@@ -23,12 +23,15 @@ static void read_all(const struct targets *targets)
 {
     plait_fault fault = { .struct_size = sizeof fault };
     plait_world_facts facts = { .struct_size = sizeof facts };
+    plait_profile profile = { .struct_size = sizeof profile };
     plait_world_fault(targets->world, &fault);
     plait_world_get_facts(targets->world, &facts);
     plait_world_local_size(targets->world);
     plait_world_comm(targets->world);
     plait_comm_fault(targets->comm, &fault);
     plait_comm_last_plan(targets->comm);
+    plait_comm_set_profiling(targets->comm, 1);
+    plait_comm_profile(targets->comm, &profile);
     plait_comm_rank(targets->comm);
     plait_work_fault(targets->work, &fault);
     plait_work_status(targets->work);

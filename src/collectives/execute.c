@@ -7,6 +7,7 @@
 #include "base/span.h"
 #include "base/status.h"
 #include "collectives/notice.h"
+#include "collectives/profile.h"
 #include "collectives/recheck.h"
 #include "collectives/steps.h"
 #include "device/reduce.h"
@@ -136,6 +137,9 @@ static plait_status prepare_steps(struct execution *x)
 plait_status execution_begin(struct execution *x, struct group *group, const struct call *call)
 {
     x->group = group;
+    x->profile = atomic_load_explicit(&group->profiling, memory_order_acquire);
+    if (x->profile != NULL)
+        profile_begin(x->profile);
     x->call = *call;
     x->number = group->number + 1;
     x->print = call_print(call);
@@ -174,6 +178,8 @@ static void finish(struct execution *x)
     group->last_plan = x->program == NULL ? "direct-inline" : x->program->plan.planner->name;
     if (x->program != NULL && x->program->plan.window_blocks > 0)
         leave_slots(x);
+    if (x->profile != NULL)
+        profile_end(x->profile, x->program == NULL ? 0 : x->chunks);
 }
 
 static int rank_of(const struct group *group, int world_rank)
@@ -189,8 +195,11 @@ static bool transfers_settled(struct execution *x)
 {
     for (int i = 0; i < x->open; i++) {
         plait_status status = x->group->transfers[i].status;
-        if (status == PLAIT_IN_PROGRESS)
+        if (status == PLAIT_IN_PROGRESS) {
+            if (x->profile != NULL)
+                profile_await(x->profile, rank_of(x->group, x->group->transfers[i].peer));
             return false;
+        }
         if (status != PLAIT_OK) {
             x->waiting = rank_of(x->group, x->group->transfers[i].peer); /* the culprit */
             x->phase = PHASE_DONE;
@@ -199,6 +208,7 @@ static bool transfers_settled(struct execution *x)
         }
     }
     x->open = 0;
+    profile_turn(x->profile, ACTIVITY_OTHER);
     return true;
 }
 

@@ -25,6 +25,7 @@ struct execution {
     uint64_t differs; /* not 0: some rank's print is different */
 
     const struct program *program; /* NULL: everything rides in the notices */
+    struct profile *profile;       /* of its time; NULL: nobody wants to know */
     size_t contribution;           /* bytes that ride in a rank's notice, if it gives any */
     size_t element_size, work_element_size;
     size_t chunk_count, chunks; /* elements of a block in a chunk; number of chunks */

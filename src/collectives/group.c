@@ -32,10 +32,13 @@ void group_clear(struct group *group)
     free(group->work);
     free(group->sources);
     free(group->gathered);
+    free(atomic_load(&group->profile));
     group->transfers = NULL;
     group->transfer_room = 0;
     group->work = NULL;
     group->work_size = 0;
     group->sources = NULL;
     group->gathered = NULL;
+    atomic_store(&group->profiling, NULL);
+    atomic_store(&group->profile, NULL);
 }

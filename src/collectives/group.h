@@ -3,6 +3,7 @@
 #ifndef PLAIT_COLLECTIVES_GROUP_H
 #define PLAIT_COLLECTIVES_GROUP_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -10,6 +11,7 @@
 #include "collectives/plan.h"
 #include "transport/transport.h"
 
+struct profile;
 struct program;
 
 enum { SIZE_CLASSES = 64 }; /* a class for each power of two of a block's bytes */
@@ -41,7 +43,9 @@ struct group {
     size_t bytes_since_check; /* of the line's cost */
     struct cost_facts facts;
     const char *forced_plan;
-    bool prove;          /* each plan before it runs */
+    bool prove; /* each plan before it runs */
+    /* Of the time of operations: that of those which begin now, NULL if it is not wanted; the one there is. */
+    _Atomic(struct profile *) profiling, profile;
     bool crowded;        /* more ranks than cores: a peer may need the very core that waits for it */
     uint64_t prints[2];  /* in this rank's notices; read here, since their lines are the peers' by then */
     int looks;           /* at a peer's word in a row before the executor gives up for now */

@@ -8,6 +8,7 @@
 
 #include "base/pause.h"
 #include "base/status.h"
+#include "collectives/profile.h"
 #include "device/reduce.h"
 
 /* Blocks that a rank contributes at most. */
@@ -265,11 +266,13 @@ bool notice_meet(struct execution *x)
     for (; x->seen < ranks; x->seen++) {
         if (x->seen == x->group->rank)
             continue;
+        profile_await(x->profile, x->seen);
         if (takes_lines_of(x, x->seen) ? !see_lines(x, x->seen) : !see_notice(x, notice_of(x, x->seen)))
             return false;
         x->differs |= notice_of(x, x->seen)->print ^ x->print;
         x->moved = true;
     }
+    profile_turn(x->profile, ACTIVITY_OTHER);
     if (x->differs != 0) {
         end_by_mismatch(x);
         return false;

@@ -5,6 +5,7 @@
 #include "base/pause.h"
 #include "base/span.h"
 #include "collectives/notice.h"
+#include "collectives/profile.h"
 #include "collectives/stores.h"
 #include "device/copy.h"
 #include "device/reduce.h"
@@ -68,6 +69,37 @@ static size_t place_element_size(const struct execution *x, struct place place)
 
 /* ------------------------------------------------------------- local steps */
 
+static void end_copy(const struct execution *x, size_t size)
+{
+    if (x->profile == NULL)
+        return;
+    profile_count(&x->profile->copied_bytes, size);
+    profile_charge(x->profile, ACTIVITY_OTHER);
+}
+
+static void end_reduction(const struct execution *x, size_t size, enum activity next)
+{
+    if (x->profile == NULL)
+        return;
+    profile_count(&x->profile->reduced_bytes, size);
+    profile_charge(x->profile, next);
+}
+
+/* Widening and narrowing where partial results are of the elements' own type is no more than a copy. */
+static void begin_conversion(const struct execution *x)
+{
+    bool copies = reduce_accumulator(x->call.type) == x->call.type;
+    profile_turn(x->profile, copies ? ACTIVITY_COPY : ACTIVITY_REDUCE);
+}
+
+static void end_conversion(const struct execution *x, size_t size)
+{
+    if (x->profile != NULL && x->profile->activity == ACTIVITY_COPY)
+        end_copy(x, size);
+    else
+        end_reduction(x, size, ACTIVITY_OTHER);
+}
+
 static void copy_step(struct execution *x, const struct step *step, size_t chunk)
 {
     struct range from = find_range(x, step->from, step->peer, chunk);
@@ -75,10 +107,12 @@ static void copy_step(struct execution *x, const struct step *step, size_t chunk
     size_t size = to.count * place_element_size(x, step->to);
     if (from.bytes == to.bytes || size == 0)
         return;
+    profile_turn(x->profile, ACTIVITY_COPY);
     if (step->to.buffer == BUFFER_OUTPUT && x->stream_output)
         copy_streamed(to.bytes, from.bytes, size);
     else
         copy_cached(to.bytes, from.bytes, size);
+    end_copy(x, size);
 }
 
 static void put_step(struct execution *x, const struct step *step, size_t chunk)
@@ -86,10 +120,12 @@ static void put_step(struct execution *x, const struct step *step, size_t chunk)
     struct range from = find_range(x, step->from, x->group->rank, chunk);
     struct range to = find_range(x, step->to, x->group->rank, chunk);
     size_t size = to.count * x->element_size;
+    profile_turn(x->profile, ACTIVITY_COPY);
     if (x->group->streamed && size >= STREAM_FROM_BYTES)
         copy_streamed(to.bytes, from.bytes, size);
     else
         copy_cached(to.bytes, from.bytes, size);
+    end_copy(x, size);
 }
 
 static void reduce_step(struct execution *x, const struct step *step, size_t chunk)
@@ -109,14 +145,18 @@ static void reduce_step(struct execution *x, const struct step *step, size_t chu
                                    .divide = x->call.op == PLAIT_AVERAGE ? (unsigned)group->ranks : 0,
                                    .stream_copy =
                                        group->streamed && to.count * x->element_size >= STREAM_FROM_BYTES };
+    profile_turn(x->profile, ACTIVITY_REDUCE);
     reduce_find(x->call.type, x->call.op)(&reduction);
+    end_reduction(x, to.count * x->element_size * (size_t)group->ranks, ACTIVITY_OTHER);
 }
 
 static void widen_step(struct execution *x, const struct step *step, size_t chunk)
 {
     struct range from = find_range(x, step->from, x->group->rank, chunk);
     struct range to = find_range(x, step->to, x->group->rank, chunk);
+    begin_conversion(x);
     reduce_widen(x->call.type, to.bytes, from.bytes, to.count);
+    end_conversion(x, to.count * x->element_size);
 }
 
 static void narrow_step(struct execution *x, const struct step *step, size_t chunk)
@@ -124,7 +164,9 @@ static void narrow_step(struct execution *x, const struct step *step, size_t chu
     struct range from = find_range(x, step->from, x->group->rank, chunk);
     struct range to = find_range(x, step->to, x->group->rank, chunk);
     unsigned divide = x->call.op == PLAIT_AVERAGE ? (unsigned)x->group->ranks : 0;
+    begin_conversion(x);
     reduce_narrow(x->call.type, to.bytes, from.bytes, to.count, divide);
+    end_conversion(x, to.count * x->work_element_size);
 }
 
 /* ---------------------------------------------------------------- messages */
@@ -145,7 +187,9 @@ static void fold_piece(struct transfer *transfer, size_t offset, const void *byt
                                    .sources = transfer->detail != 0 ? message_left : mine_left,
                                    .source_count = 2,
                                    .count = size / x->work_element_size };
+    enum activity before = profile_turn(x->profile, ACTIVITY_REDUCE);
     reduce_find(type, x->call.op)(&reduction);
+    end_reduction(x, 2 * size, before);
 }
 
 static void message_step(struct execution *x, const struct step *step, size_t chunk)
@@ -191,11 +235,14 @@ static bool has_signalled(struct execution *x, int rank, uint64_t value)
 {
     if (rank == x->group->rank)
         return true;
+    profile_await(x->profile, rank);
     const struct notice *notice = notice_of(x, rank);
     int looks = x->group->looks;
     do {
-        if (atomic_load_explicit(&notice->signals, memory_order_acquire) >= value)
+        if (atomic_load_explicit(&notice->signals, memory_order_acquire) >= value) {
+            profile_turn(x->profile, ACTIVITY_OTHER);
             return true;
+        }
         pause_briefly();
     } while (--looks > 0);
     return false;
