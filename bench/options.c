@@ -20,6 +20,8 @@ enum { /* options without a letter */
        OPTION_SEED,
        OPTION_LAUNCHED,
        OPTION_BIND,
+       OPTION_COLD,
+       OPTION_EXPLAIN,
 };
 
 enum { GROUP_WHAT = 1, GROUP_SIZES, GROUP_HOW, GROUP_RANKS, GROUP_OUTPUT };
@@ -39,7 +41,7 @@ static const struct argp_option table[] = {
     { "minbytes", 'b', "BYTES", 0, "first size (default 8)", GROUP_SIZES },
     { "maxbytes", 'e', "BYTES", 0, "last size (default 64M)", GROUP_SIZES },
     { "stepfactor", 'f', "N", 0,
-      "each size is N times the one before (default 8, and the last size in any case)", GROUP_SIZES },
+      "each size is N times the one before, 1.5 for example (default 8, and the last size in any case)", GROUP_SIZES },
     { "stepbytes", 'i', "BYTES", 0, "each size is so much more than the one before", GROUP_SIZES },
 
     { NULL, 0, NULL, 0, "How:", GROUP_HOW },
@@ -52,10 +54,15 @@ static const struct argp_option table[] = {
     { "seed", OPTION_SEED, "N", 0, "draw the data of the run that printed this seed again", GROUP_HOW },
     { "timeout", 'T', "SECONDS", 0, "deadline of an operation (default: the library's, 600)", GROUP_HOW },
 
+    { "cold", OPTION_COLD, NULL, 0,
+      "each operation finds its buffers in no cache: they take turns, and are thrown out before each sample",
+      GROUP_HOW },
+
     { NULL, 0, NULL, 0,
       "Ranks (default: those of torchrun or of RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT):", GROUP_RANKS },
     { "ranks", OPTION_RANKS, "N", 0, "start N processes on this host", GROUP_RANKS },
-    { "threads", OPTION_THREADS, "N", 0, "N threads of this process", GROUP_RANKS },
+    { "threads", OPTION_THREADS, "N", 0, "N threads of this process, also as -t N", GROUP_RANKS },
+    { "nthreads", 't', "N", OPTION_HIDDEN, NULL, GROUP_RANKS },
     { "bind", OPTION_BIND, "core|none", 0,
       "keep each rank on a core of its own, if there are as many (default core)", GROUP_RANKS },
     { "launched", OPTION_LAUNCHED, NULL, OPTION_HIDDEN, NULL, GROUP_RANKS },
@@ -64,10 +71,12 @@ static const struct argp_option table[] = {
     { "json", 'J', "FILE", OPTION_ARG_OPTIONAL,
       "one JSON object a line for each measurement, to FILE; without FILE to stdout, instead of the table",
       GROUP_OUTPUT },
+    { "explain", OPTION_EXPLAIN, NULL, 0,
+      "say below each row where its time went, rank by rank: waiting, copying, reducing, the library's own",
+      GROUP_OUTPUT },
     { NULL, 0, NULL, 0, "Help:", -1 },
 
     /* nccl-tests has these; parse_foreign() says what to do instead. */
-    { "nthreads", 't', "N", OPTION_HIDDEN, NULL, 0 },
     { "ngpus", 'g', "N", OPTION_HIDDEN, NULL, 0 },
     { "agg_iters", 'm', "N", OPTION_HIDDEN, NULL, 0 },
     { "run_cycles", 'N', "N", OPTION_HIDDEN, NULL, 0 },
@@ -103,7 +112,6 @@ static const char after_options[] =
 static const char *parse_foreign(int key)
 {
     switch (key) {
-    case 't': return "-t is for CUDA's threads: use --threads N, or --ranks N for processes";
     case 'g': return "-g is for GPUs, and this measures host memory: use --ranks N";
     case 'm':
         return "-m has no meaning here: operations are not grouped, and short ones share a sample anyway "
@@ -207,6 +215,15 @@ static int64_t parse_timeout(struct argp_state *state, const char *value)
     return (int64_t)(seconds * 1000);
 }
 
+static double parse_factor(struct argp_state *state, const char *value)
+{
+    char *end;
+    double factor = strtod(value, &end);
+    if (end == value || *end || !(factor >= 1 && factor <= 1 << 20))
+        bad_value(state, "-f", value, "numbers from 1 to 1048576");
+    return factor;
+}
+
 static uint64_t parse_seed(struct argp_state *state, const char *value)
 {
     char *end;
@@ -238,15 +255,15 @@ static void finish(struct options *options, struct argp_state *state)
         options->types[options->type_count++] = PLAIT_F32;
     if (options->op_count == 0)
         options->ops[options->op_count++] = PLAIT_SUM;
-    if (options->step_factor && options->step_bytes)
+    if (options->step_factor > 0 && options->step_bytes)
         argp_error(state, "-f and -i exclude each other: sizes either multiply or add up");
-    options->measure_end = !options->step_factor && !options->step_bytes;
+    options->measure_end = options->step_factor <= 0 && !options->step_bytes;
     if (options->measure_end)
         options->step_factor = 8;
     if (options->least_bytes > options->most_bytes)
         argp_error(state, "-b %zu is more than -e %zu", options->least_bytes, options->most_bytes);
-    if (options->step_factor == 1 && options->least_bytes < options->most_bytes)
-        argp_error(state, "-f 1 never gets from -b %zu to -e %zu: use 2 or more", options->least_bytes,
+    if (!options->step_bytes && options->step_factor <= 1 && options->least_bytes < options->most_bytes)
+        argp_error(state, "-f 1 never gets from -b %zu to -e %zu: use 1.1, 2 or more", options->least_bytes,
                    options->most_bytes);
     if (options->ranks && options->threads)
         argp_error(state, "--ranks and --threads exclude each other");
@@ -268,7 +285,7 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
     case 'r': options->root = parse_root(state, value); return 0;
     case 'b': options->least_bytes = parse_size(state, "-b", value); return 0;
     case 'e': options->most_bytes = parse_size(state, "-e", value); return 0;
-    case 'f': options->step_factor = (size_t)parse_int(state, "-f", value, 1, 1 << 20); return 0;
+    case 'f': options->step_factor = parse_factor(state, value); return 0;
     case 'i':
         options->step_bytes = parse_size(state, "-i", value);
         if (options->step_bytes == 0)
@@ -284,12 +301,15 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
         options->seed = parse_seed(state, value);
         return 0;
     case OPTION_RANKS: options->ranks = parse_int(state, "--ranks", value, 1, RANKS_MAX); return 0;
+    case 't':
     case OPTION_THREADS: options->threads = parse_int(state, "--threads", value, 1, RANKS_MAX); return 0;
     case OPTION_BIND:
         options->bind = strcmp(value, "none") != 0;
         if (options->bind && strcmp(value, "core") != 0)
             bad_value(state, "--bind", value, "core, none");
         return 0;
+    case OPTION_COLD: options->cold = true; return 0;
+    case OPTION_EXPLAIN: options->explain = true; return 0;
     case OPTION_LAUNCHED: options->launched = true; return 0;
     case ARGP_KEY_END: finish(options, state); return 0;
     default: return ARGP_ERR_UNKNOWN;
@@ -315,15 +335,21 @@ void options_parse(struct options *options, int argc, char **argv)
     argp_parse(&argp, argc, argv, 0, NULL, options);
 }
 
+/* The size after `bytes`; SIZE_MAX where there is none. */
+static size_t next_size(const struct options *options, size_t bytes)
+{
+    if (options->step_bytes)
+        return bytes <= SIZE_MAX - options->step_bytes ? bytes + options->step_bytes : SIZE_MAX;
+    double next = (double)bytes * options->step_factor;
+    if (next >= (double)(SIZE_MAX / 2))
+        return SIZE_MAX;
+    return (size_t)next > bytes ? (size_t)next : bytes + 1;
+}
+
 bool options_next_size(const struct options *options, size_t *bytes)
 {
-    size_t next, most = options->most_bytes;
-    bool over = options->step_bytes
-                    ? __builtin_add_overflow(*bytes, options->step_bytes, &next)
-                    : __builtin_mul_overflow(*bytes ? *bytes : 1, options->step_factor, &next);
-    if (*bytes == 0 && options->step_factor)
-        next = 1;
-    if (over || next > most || next == *bytes) {
+    size_t next = next_size(options, *bytes), most = options->most_bytes;
+    if (next > most) {
         if (!options->measure_end || *bytes >= most)
             return false;
         next = most;

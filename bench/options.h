@@ -25,11 +25,14 @@ struct options {
     int root; /* or ROOT_ALL, ROOT_ROTATES */
 
     size_t least_bytes, most_bytes;
-    size_t step_factor, step_bytes; /* one of them is 0 */
-    bool measure_end;               /* measure most_bytes even where no step lands on it */
+    double step_factor; /* 0 where step_bytes is set */
+    size_t step_bytes;  /* 0 where step_factor is */
+    bool measure_end;   /* measure most_bytes even where no step lands on it */
 
     int samples; /* 0: as many as fit */
     int warmups, checks;
+    bool cold;    /* buffers that no cache holds */
+    bool explain; /* where the time went */
     bool seeded;
     uint64_t seed;
 

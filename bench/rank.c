@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "bind.h"
+#include "cold.h"
 #include "data.h"
 #include "report.h"
 
@@ -27,7 +28,8 @@ struct rank {
     size_t capacity; /* bytes of each buffer */
     void *input, *output;
     double *samples;
-    uint64_t *keys; /* one for each rank */
+    struct share *shares; /* of --explain: a rank each, for each place */
+    uint64_t *keys;       /* one for each rank */
     uint64_t seed, checks;
     uint64_t wrong;    /* on all ranks */
     char trouble[256]; /* our own sentence on a failure; "": the library has one */
@@ -116,7 +118,8 @@ static plait_status allocate(struct rank *rank)
     rank->output = aligned_alloc(PAGE, size);
     rank->samples = malloc(measure_samples_most(rank->options) * sizeof *rank->samples);
     rank->keys = malloc((size_t)rank->ranks * sizeof *rank->keys);
-    if (!rank->input || !rank->output || !rank->samples || !rank->keys)
+    rank->shares = malloc(PLACES * (size_t)rank->ranks * sizeof *rank->shares);
+    if (!rank->input || !rank->output || !rank->samples || !rank->keys || !rank->shares)
         return trouble(rank, PLAIT_OUT_OF_MEMORY, "no memory for two buffers of %zu bytes", size);
     memset(rank->input, POISON, size);
     memset(rank->output, POISON, size);
@@ -150,6 +153,8 @@ static plait_status prepare(struct rank *rank)
     if (!introductions)
         return trouble(rank, PLAIT_OUT_OF_MEMORY, "no memory for %d ranks' names", rank->ranks);
     size_t least = (size_t)rank->ranks * ELEMENT_MOST;
+    if (rank->options->cold && least < COLD_ROOM)
+        least = COLD_ROOM;
     rank->capacity = rank->options->most_bytes > least ? rank->options->most_bytes : least;
 
     /* Everybody looks at the memory before anybody takes it. */
@@ -230,32 +235,48 @@ static void calm_buffers(struct rank *rank, const struct row *row, bool in_place
 {
     if (row->count == 0)
         return;
-    size_t whole = collective_whole(row->collective, rank->ranks, row->count);
+    size_t whole = rank->options->cold ? rank->capacity / plait_type_size(row->type)
+                                       : collective_whole(row->collective, rank->ranks, row->count);
     data_fill_calm(rank->input, whole, row->type, row->op, in_place);
     data_fill_calm(rank->output, whole, row->type, row->op, in_place);
+}
+
+static plait_status explain(struct rank *rank, struct repetition *repetition, bool in_place,
+                            struct measurement *measurement)
+{
+    struct share *shares = rank->shares + (in_place ? rank->ranks : 0);
+    plait_status status = explain_call(repetition, shares);
+    if (status == PLAIT_OUT_OF_MEMORY)
+        return trouble(rank, status, "no memory to explain a row");
+    measurement->shares = shares;
+    return status;
 }
 
 static plait_status measure_place(struct rank *rank, const struct row *row, bool in_place,
                                   struct measurement *measurement)
 {
-    bool rotate = row->root == ROOT_ROTATES;
-    struct call call = { .collective = row->collective,
-                         .comm = rank->comm,
-                         .rank = rank->rank,
-                         .ranks = rank->ranks,
-                         .root = row->root >= 0 ? row->root : 0,
-                         .count = row->count,
-                         .type = row->type,
-                         .op = row->op };
-    collective_place(&call, rank->input, rank->output, in_place);
-    plait_status status = check(rank, &call, in_place, rotate, measurement);
+    struct repetition repetition = { .rotate = row->root == ROOT_ROTATES,
+                                     .whole = row->bytes,
+                                     .cold_room = rank->options->cold ? rank->capacity : 0 };
+    repetition.call = (struct call){ .collective = row->collective,
+                                     .comm = rank->comm,
+                                     .rank = rank->rank,
+                                     .ranks = rank->ranks,
+                                     .root = row->root >= 0 ? row->root : 0,
+                                     .count = row->count,
+                                     .type = row->type,
+                                     .op = row->op };
+    collective_place(&repetition.call, rank->input, rank->output, in_place);
+    plait_status status = check(rank, &repetition.call, in_place, repetition.rotate, measurement);
     calm_buffers(rank, row, in_place);
     if (status == PLAIT_OK)
         status = plait_comm_measure_line(rank->comm, &measurement->line_before);
     if (status == PLAIT_OK)
-        status = measure_call(&call, rank->options, rotate, rank->samples, &measurement->timing);
+        status = measure_call(&repetition, rank->options, rank->samples, &measurement->timing);
     if (status == PLAIT_OK)
         status = plait_comm_measure_line(rank->comm, &measurement->line_after);
+    if (status == PLAIT_OK && rank->options->explain)
+        status = explain(rank, &repetition, in_place, measurement);
     if (status == PLAIT_OK && measurement->timing.time_us > 0)
         measurement->algbw = (double)row->bytes / measurement->timing.time_us / 1000;
     measurement->busbw = measurement->algbw * row->collective->bus_factor(rank->ranks);
@@ -367,6 +388,7 @@ int rank_run(const struct options *options, plait_thread_group *group, int numbe
     free(rank.input);
     free(rank.output);
     free(rank.samples);
+    free(rank.shares);
     free(rank.keys);
     return status == PLAIT_OK && written && rank.wrong == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -2,11 +2,11 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "bind.h"
+#include "text.h"
 
 static const char *type_of(const struct row *row)
 {
@@ -61,14 +61,15 @@ void report_header(struct report *report, const plait_world_facts *facts, uint64
             facts->transport ? facts->transport : "none", facts->kernels ? facts->kernels : "none",
             facts->cores, facts->cores == 1 ? "core" : "cores", facts->staging_size / 1024);
     fprintf(report->table,
-            "# minBytes %zu maxBytes %zu step: %zu(%s) warmup iters: %d samples: ", options->least_bytes,
-            options->most_bytes, options->step_bytes ? options->step_bytes : options->step_factor,
+            "# minBytes %zu maxBytes %zu step: %.9g(%s) warmup iters: %d samples: ", options->least_bytes,
+            options->most_bytes, options->step_bytes ? (double)options->step_bytes : options->step_factor,
             options->step_bytes ? "bytes" : "factor", options->warmups);
     if (options->samples)
         fprintf(report->table, "%d", options->samples);
     else
         fprintf(report->table, "auto");
-    fprintf(report->table, " checks: %d seed: %#" PRIx64 "\n#\n", options->checks, seed);
+    fprintf(report->table, " checks: %d seed: %#" PRIx64 "%s\n#\n", options->checks, seed,
+            options->cold ? " caches: cold" : "");
     print_ranks(report->table, report->ranks, introductions);
     if (report->ranks == 1)
         fprintf(report->table, "# With one rank nothing travels: --ranks N starts more\n");
@@ -77,9 +78,9 @@ void report_header(struct report *report, const plait_world_facts *facts, uint64
 
 static void print_column_names(FILE *table)
 {
-    static const char places[] = "    time     p99   algbw   busbw  wrong";
-    static const char units[] = "    (us)    (us)  (GB/s)  (GB/s)       ";
-    fprintf(table, "#%46s%-40s%s\n", "", "  out of place", "  in place");
+    static const char places[] = "    time     p99     max   algbw   busbw  wrong";
+    static const char units[] = "    (us)    (us)    (us)  (GB/s)  (GB/s)       ";
+    fprintf(table, "#%46s%-48s%s\n", "", "  out of place", "  in place");
     fprintf(table, "# %9s %11s %5s %8s %6s %s  %s      line  plan\n", "size", "count", "type", "redop",
             "root", places, places);
     fprintf(table, "# %9s %11s %5s %8s %6s %s  %s      (ns)\n", "(B)", "(elements)", "", "", "", units,
@@ -95,25 +96,19 @@ static void start_section(struct report *report, const struct collective *collec
     print_column_names(report->table);
 }
 
-/* Four digits, whatever the magnitude. */
-static void print_number(FILE *table, double value)
-{
-    int decimals = value < 10 ? 3 : value < 100 ? 2 : value < 1000 ? 1 : 0;
-    fprintf(table, " %7.*f", decimals, value);
-}
-
 static void print_place(const struct report *report, const struct measurement *place)
 {
     FILE *table = report->table;
     fprintf(table, " ");
     if (!place->made) {
-        fprintf(table, "%8s%8s%8s%8s%7s", "N/A", "N/A", "N/A", "N/A", "N/A");
+        fprintf(table, "%8s%8s%8s%8s%8s%7s", "N/A", "N/A", "N/A", "N/A", "N/A", "N/A");
         return;
     }
-    print_number(table, place->timing.time_us);
-    print_number(table, place->timing.p99_us);
-    print_number(table, place->algbw);
-    print_number(table, place->busbw);
+    text_number(table, 8, place->timing.time_us);
+    text_number(table, 8, place->timing.p99_us);
+    text_number(table, 8, place->timing.max_us);
+    text_number(table, 8, place->algbw);
+    text_number(table, 8, place->busbw);
     if (report->options->checks)
         fprintf(table, " %6" PRIu64, place->wrong);
     else
@@ -154,32 +149,11 @@ static void print_row(struct report *report, const struct row *row, const struct
     print_place(report, &places[IN_PLACE]);
     print_lines(table, places);
     print_plans(table, places);
+    for (int place = 0; place < PLACES; place++)
+        if (places[place].shares)
+            explain_print(table, places[place].shares, report->ranks,
+                          place == IN_PLACE ? "in place" : "apart", places[place].line_after);
     fflush(table);
-}
-
-/* "text", or null for NULL. */
-static void print_json_string(FILE *json, const char *text)
-{
-    if (!text) {
-        fputs("null", json);
-        return;
-    }
-    fputc('"', json);
-    for (; *text; text++) {
-        if (*text == '"' || *text == '\\')
-            fprintf(json, "\\%c", *text);
-        else if ((unsigned char)*text < 0x20)
-            fprintf(json, "\\u%04x", (unsigned)*text);
-        else
-            fputc(*text, json);
-    }
-    fputc('"', json);
-}
-
-/* JSON has no infinity; there is none to be expected either. */
-static void print_json_number(FILE *json, const char *key, double value)
-{
-    fprintf(json, ", \"%s\": %.9g", key, isfinite(value) ? value : 0.0);
 }
 
 static void print_json_root(FILE *json, int root)
@@ -198,18 +172,19 @@ static void print_json(const struct report *report, const struct row *row, const
 {
     FILE *json = report->json;
     fputs("{\"collective\": ", json);
-    print_json_string(json, row->collective->name);
+    json_string(json, row->collective->name);
     fputs(", \"type\": ", json);
-    print_json_string(json, row->type ? plait_type_name(row->type) : NULL);
+    json_string(json, row->type ? plait_type_name(row->type) : NULL);
     fputs(", \"op\": ", json);
-    print_json_string(json, row->op ? plait_op_name(row->op) : NULL);
+    json_string(json, row->op ? plait_op_name(row->op) : NULL);
     print_json_root(json, row->root);
     fprintf(json, ", \"ranks\": %d, \"bytes\": %zu, \"count\": %zu, \"in_place\": %s", report->ranks,
             row->bytes, row->count, in_place ? "true" : "false");
-    print_json_number(json, "time_us", place->timing.time_us);
-    print_json_number(json, "p99_us", place->timing.p99_us);
-    print_json_number(json, "algbw_gbs", place->algbw);
-    print_json_number(json, "busbw_gbs", place->busbw);
+    json_number(json, "time_us", place->timing.time_us);
+    json_number(json, "p99_us", place->timing.p99_us);
+    json_number(json, "max_us", place->timing.max_us);
+    json_number(json, "algbw_gbs", place->algbw);
+    json_number(json, "busbw_gbs", place->busbw);
     fprintf(json, ", \"iters\": %" PRIu64, place->timing.iters);
     if (report->options->checks)
         fprintf(json, ", \"wrong\": %" PRIu64 ", \"checked\": %" PRIu64, place->wrong, place->checked);
@@ -218,9 +193,12 @@ static void print_json(const struct report *report, const struct row *row, const
     fprintf(json, ", \"line_ns\": {\"before\": %.4g, \"after\": %.4g}", place->line_before,
             place->line_after);
     fputs(", \"transport\": ", json);
-    print_json_string(json, report->transport);
+    json_string(json, report->transport);
     fputs(", \"plan\": ", json);
-    print_json_string(json, place->timing.plan);
+    json_string(json, place->timing.plan);
+    fprintf(json, ", \"cold\": %s", report->options->cold ? "true" : "false");
+    if (report->options->explain)
+        explain_json(json, place->shares, report->ranks);
     fputs("}\n", json);
 }
 

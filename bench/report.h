@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "measure.h"
+#include "explain.h"
 #include "options.h"
 
 enum { OUT_OF_PLACE, IN_PLACE, PLACES };
@@ -27,6 +27,7 @@ struct measurement {
     double algbw, busbw; /* GB/s */
     uint64_t checked, wrong;
     double line_before, line_after; /* ns */
+    const struct share *shares;     /* a rank each, of --explain; NULL otherwise */
 };
 
 /* A rank, as it introduces itself. */

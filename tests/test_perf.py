@@ -20,7 +20,7 @@ REDUCING = ("all_reduce", "reduce", "reduce_scatter")
 ROOTED = ("reduce", "broadcast", "gather", "scatter")
 PLACES = {"broadcast": [True], "all_to_all": [False], "barrier": [False], "sendrecv": [False]}
 KEYS = {"collective", "type", "op", "root", "ranks", "bytes", "count", "in_place", "time_us", "p99_us",
-        "algbw_gbs", "busbw_gbs", "iters", "wrong", "checked", "line_ns", "transport", "plan"}
+        "max_us", "cold", "algbw_gbs", "busbw_gbs", "iters", "wrong", "checked", "line_ns", "transport", "plan"}
 
 
 def bus_factor(collective, ranks):
@@ -64,6 +64,7 @@ class Perf(unittest.TestCase):
         self.assertEqual(row["wrong"], 0)
         self.assertGreater(row["time_us"], 0)
         self.assertGreaterEqual(row["p99_us"], row["time_us"] * 0.999)
+        self.assertGreaterEqual(row["max_us"], row["p99_us"])
         self.assertAlmostEqual(row["algbw_gbs"], row["bytes"] / row["time_us"] / 1000, delta=1e-6 * row["algbw_gbs"])
         self.assertAlmostEqual(row["busbw_gbs"], row["algbw_gbs"] * bus_factor(row["collective"], ranks),
                                delta=1e-6 * row["algbw_gbs"])
@@ -111,6 +112,37 @@ class Perf(unittest.TestCase):
         roots = {row["root"] for row in self.rows("--threads", "3", "-r", "rotate", *size)}
         self.assertEqual(roots, {"rotate"})
 
+    def test_cold_caches(self):
+        rows = self.rows("-t", "2", "--cold", "-b", "8", "-e", "1M", "-f", "64", "-n", "5", "all")
+        self.assertEqual({row["cold"] for row in rows}, {True})
+        self.assertEqual(sum(row["wrong"] for row in rows), 0)
+
+    def check_explained(self, row, ranks):
+        self.assertEqual([share["rank"] for share in row["explain"]], list(range(ranks)))
+        for share in row["explain"]:
+            parts = sum(share[part] for part in ("waiting_us", "copying_us", "reducing_us", "other_us"))
+            self.assertAlmostEqual(share["time_us"], parts, delta=1e-3 + 1e-6 * parts)
+            self.assertLessEqual(share["awaited_us"], share["waiting_us"] * 1.001 + 1e-3)
+            self.assertGreaterEqual(share["operations"], 1)
+            self.assertNotEqual(share["awaited"], share["rank"])
+        copied = sum(share["copied_bytes"] for share in row["explain"])
+        reduced = sum(share["reduced_bytes"] for share in row["explain"])
+        self.assertEqual(copied > 0, row["bytes"] > 1024, "only what does not ride in notices is copied")
+        self.assertEqual(reduced > 0, row["bytes"] > 1024 and row["collective"] == "all_reduce")
+
+    def test_explains(self):
+        rows = self.rows("--ranks", "2", "--explain", "-b", "8", "-e", "1M", "-f", "131072", "-n", "5",
+                         "all_reduce", "all_gather", "sendrecv")
+        for row in rows:
+            with self.subTest(row=row):
+                if row["collective"] == "sendrecv":
+                    self.assertIsNone(row["explain"])
+                else:
+                    self.check_explained(row, 2)
+        table = run("-t", "3", "--explain", "-b", "1M", "-e", "1M", "-n", "5").stdout
+        self.assertRegex(table, r"#      rank 2 +[0-9.]+ .* mostly for rank [01]\n")
+        self.assertRegex(table, r"On average \d+ % waiting, \d+ % copying at [0-9.]+ GB/s, \d+ % reducing at")
+
     def test_one_rank(self):
         rows = self.rows("-b", "64", "-e", "64", "-n", "2", "all")
         self.assertEqual({row["ranks"] for row in rows}, {1})
@@ -154,7 +186,8 @@ class Perf(unittest.TestCase):
             (("-f", "1"), "2 or more"), (("-f", "2", "-i", "8"), "exclude"), (("-b", "2M", "-e", "1M"), "more than"),
             (("-n", "0"), "from 1"), (("-c", "x"), "from 0"), (("-r", "-1"), "rotate"), (("-T", "soon"), "seconds"),
             (("--ranks", "0"), "from 1"), (("--ranks", "2", "-r", "2"), "0 to 1"),
-            (("--ranks", "2", "--threads", "2"), "exclude"), (("-g", "8"), "--ranks"), (("-t", "8"), "--threads"),
+            (("--ranks", "2", "--threads", "2"), "exclude"), (("-g", "8"), "--ranks"), (("-f", "x"), "from 1"),
+            (("-f", "nan"), "from 1"), (("-t", "0"), "from 1"),
             (("--no-such-option",), "--help"),
         ):
             with self.subTest(arguments=arguments):

@@ -67,6 +67,8 @@ static const struct sequence {
     { "one size", { "-b", "1K", "-e", "1K" }, { 1024 }, 1 },
     { "one size and a factor of one", { "-b", "1K", "-e", "1K", "-f", "1" }, { 1024 }, 1 },
     { "a factor leaves out what it does not reach", { "-b", "8", "-e", "100", "-f", "3" }, { 8, 24, 72 }, 3 },
+    { "between powers of two", { "-b", "1000", "-e", "3500", "-f", "1.5" }, { 1000, 1500, 2250, 3375 }, 4 },
+    { "a factor too small to move", { "-b", "1", "-e", "3", "-f", "1.1" }, { 1, 2, 3 }, 3 },
     { "steps that add up", { "-b", "10", "-e", "25", "-i", "5" }, { 10, 15, 20, 25 }, 4 },
     { "from nothing", { "-b", "0", "-e", "4", "-f", "2" }, { 0, 1, 2, 4 }, 4 },
     { "nothing only", { "-b", "0", "-e", "0" }, { 0 }, 1 },
