@@ -529,10 +529,59 @@ PLAIT_API plait_status plait_scatter(plait_comm *comm, const void *input, void *
 
 /**
  * Block r of `input` goes to rank r, whose `output` has this rank's block at
- * place `rank`: `count` elements each way to each rank. Not in place.
+ * place `rank`: `count` elements each way to each rank. In place: output == input.
  */
 PLAIT_API plait_status plait_alltoall(plait_comm *comm, const void *input, void *output, size_t count,
                                       plait_type type, plait_work **work);
+
+/*
+ * V-forms: the same with blocks that differ in length
+ *
+ * counts         elements of each block, one a rank; 0 is fine
+ * displacements  where each block begins in its buffer, in elements; NULL: blocks follow each other. Blocks of
+ *                the output must not overlap; what lies between them is not touched. Of a block of 0 it is not read
+ *
+ * Both are read during the call only. In place means that a rank's own block is where it belongs. Ranks
+ * that disagree on counts get PLAIT_MISMATCH on all ranks, and the sentence names the counts: allgatherv
+ * and reduce_scatterv take the same counts on all ranks; the others compare what each rank sends with what
+ * its receiver expects, in an exchange of counts before (one small all-gather). Buffers and counts that mean
+ * nothing on a rank may be NULL there.
+ */
+
+/** As allgather; rank r gives counts[r] elements, so `count` is counts[rank]. In place: input is its block of output. */
+PLAIT_API plait_status plait_allgatherv(plait_comm *comm, const void *input, size_t count, void *output,
+                                        const size_t *counts, const size_t *displacements, plait_type type,
+                                        plait_work **work);
+
+/**
+ * As reduce_scatter; block r of `input` has counts[r] elements, blocks follow each other, and `output` takes
+ * counts[rank]. In place: output is its block of input.
+ */
+PLAIT_API plait_status plait_reduce_scatterv(plait_comm *comm, const void *input, void *output,
+                                             const size_t *counts, plait_type type, plait_op op,
+                                             plait_work **work);
+
+/** As gather; each rank gives `count` elements, and counts[r] on the root says how many rank r gives. */
+PLAIT_API plait_status plait_gatherv(plait_comm *comm, const void *input, size_t count, void *output,
+                                     const size_t *counts, const size_t *displacements, plait_type type, int root,
+                                     plait_work **work);
+
+/** As scatter; rank r takes counts[r] of the root's elements, which it says by its own `count`. */
+PLAIT_API plait_status plait_scatterv(plait_comm *comm, const void *input, const size_t *counts,
+                                      const size_t *displacements, void *output, size_t count, plait_type type,
+                                      int root, plait_work **work);
+
+/**
+ * As alltoall; this rank sends input_counts[r] elements to rank r and takes output_counts[r] from it.
+ * In place: input == output, with the same counts and displacements both ways.
+ *
+ *     size_t sends[2] = { 3, 5 }, takes[2] = { 3, 4 }; // on rank 0 of 2: 5 go to rank 1, 4 come from it
+ *     status = plait_alltoallv(comm, rows, sends, NULL, more_rows, takes, NULL, PLAIT_F32, NULL);
+ */
+PLAIT_API plait_status plait_alltoallv(plait_comm *comm, const void *input, const size_t *input_counts,
+                                       const size_t *input_displacements, void *output,
+                                       const size_t *output_counts, const size_t *output_displacements,
+                                       plait_type type, plait_work **work);
 
 /** Returns when every rank has called it. */
 PLAIT_API plait_status plait_barrier(plait_comm *comm, plait_work **work);

@@ -66,8 +66,7 @@ static bool overlap(const void *a, size_t a_size, const void *b, size_t b_size)
     return a_size > 0 && b_size > 0 && first < second + b_size && second < first + a_size;
 }
 
-/* Where the input lies in the output (or the output in the input) when the
- * call is in place; NULL where it can't be. */
+/* Where the input has to begin when the call is in place. */
 static const void *in_place_input(const struct comm *comm, const struct call *call, size_t block)
 {
     const unsigned char *output = call->output;
@@ -75,7 +74,8 @@ static const void *in_place_input(const struct comm *comm, const struct call *ca
     switch (call->kind) {
     case COLLECTIVE_ALLREDUCE:
     case COLLECTIVE_REDUCE:
-    case COLLECTIVE_BROADCAST: return output;
+    case COLLECTIVE_BROADCAST:
+    case COLLECTIVE_ALLTOALL: return output;
     case COLLECTIVE_ALLGATHER:
     case COLLECTIVE_GATHER: return output + rank * block;
     case COLLECTIVE_REDUCE_SCATTER:
@@ -97,17 +97,16 @@ static plait_status check_buffers(const struct comm *comm, const struct call *ca
         status = calls_check_buffer(call->output, output_size, broadcast ? "data" : "output", function);
     if (status != PLAIT_OK || !overlap(call->input, input_size, call->output, output_size))
         return status;
-    const void *in_place = in_place_input(comm, call, block);
-    if (in_place != NULL && call->input == in_place)
+    if (call->input == in_place_input(comm, call, block))
         return PLAIT_OK;
-    return failure(PLAIT_INVALID_ARGUMENT,
-                   "%s: input (%zu bytes at %p) and output (%zu bytes at %p) overlap; %s", function,
-                   input_size, call->input, output_size, call->output,
-                   in_place == NULL ? "this collective does not work in place"
-                                    : "in place they must lie as plait.h says, otherwise apart");
+    return failure(
+        PLAIT_INVALID_ARGUMENT,
+        "%s: input (%zu bytes at %p) and output (%zu bytes at %p) overlap; in place they must lie as "
+        "plait.h says, otherwise apart",
+        function, input_size, call->input, output_size, call->output);
 }
 
-static plait_status check_call(const struct comm *comm, const struct call *call, const char *function)
+plait_status calls_check(const struct comm *comm, const struct call *call, const char *function)
 {
     plait_status status = calls_check_type(call->type, function);
     if (status == PLAIT_OK && collective_reduces(call->kind))
@@ -127,7 +126,11 @@ static plait_status start(struct comm *comm, const struct call *call, plait_work
     plait_status status = work_make(comm, WORK_COLLECTIVE, &work);
     if (status != PLAIT_OK)
         return status;
-    work->execution.call = *call;
+    status = work_set_call(work, call);
+    if (status != PLAIT_OK) {
+        work_drop(work);
+        return status;
+    }
     *out = work->handle;
     engine_submit(&comm->world->engine, work);
     engine_nudge(&comm->world->engine);
@@ -142,6 +145,11 @@ plait_status calls_run(struct comm *comm, const struct call *call)
     return engine_run(&comm->world->engine, &work);
 }
 
+plait_status calls_carry_out(struct comm *comm, const struct call *call, plait_work **work)
+{
+    return work != NULL ? start(comm, call, work) : calls_run(comm, call);
+}
+
 /* Everything a collective has in common, once its call is put together. */
 static plait_status collective(plait_comm *handle, struct call *call, plait_work **work, const char *function)
 {
@@ -149,7 +157,7 @@ static plait_status collective(plait_comm *handle, struct call *call, plait_work
     if (comm == NULL)
         return handle_refusal(handle);
     if (call->kind != COLLECTIVE_BARRIER) {
-        plait_status status = check_call(comm, call, function);
+        plait_status status = calls_check(comm, call, function);
         if (status != PLAIT_OK)
             return status;
         /* Buffers that mean nothing on this rank are not looked at. */
@@ -161,7 +169,7 @@ static plait_status collective(plait_comm *handle, struct call *call, plait_work
         if (status != PLAIT_OK)
             return status;
     }
-    return work != NULL ? start(comm, call, work) : calls_run(comm, call);
+    return calls_carry_out(comm, call, work);
 }
 
 plait_status plait_allreduce(plait_comm *comm, const void *input, void *output, size_t count, plait_type type,

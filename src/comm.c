@@ -253,6 +253,7 @@ void comm_free(struct comm *comm)
     free(comm->group.staging.base);
     group_clear(&comm->group);
     free(comm->world_ranks);
+    free(comm->layout);
     pthread_mutex_destroy(&comm->fault_lock);
     free(comm);
 }

@@ -22,8 +22,9 @@ static void describe_work(const struct work *work, const char **operation, char 
         *operation = "";
         call[0] = '\0';
     } else if (work->kind == WORK_COLLECTIVE) {
-        *operation = collective_name(work->execution.call.kind);
-        call_describe(&work->execution.call, call);
+        const struct call *made = work->begun ? execution_call(&work->execution) : &work->execution.call;
+        *operation = call_operation(made);
+        call_describe(made, call);
     } else {
         bool sends = work->kind == WORK_SEND;
         const struct transfer *transfer = &work->transfer;

@@ -104,7 +104,7 @@ static void settle_head(struct comm *comm, plait_status status)
 {
     struct work *work = pop(comm);
     if (status == PLAIT_OK || status == PLAIT_MISMATCH) {
-        show_finished(comm, work->number);
+        show_finished(comm, work->execution.number);
         if (status == PLAIT_OK)
             work_finish(work, PLAIT_OK, NULL);
         else
@@ -440,7 +440,7 @@ static bool run_at_once(struct engine *engine, struct work *work)
     work->number = work->execution.number;
     if (execution_advance(&work->execution) != PLAIT_OK)
         return false;
-    show_finished(comm, work->number);
+    show_finished(comm, work->execution.number);
     return true;
 }
 

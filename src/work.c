@@ -23,6 +23,7 @@ void work_init(struct work *work, struct comm *comm, enum work_kind kind)
     work->handle = NULL;
     work->callback = NULL;
     work->fault = NULL;
+    work->layout = NULL;
 }
 
 plait_status work_make(struct comm *comm, enum work_kind kind, struct work **work)
@@ -44,6 +45,20 @@ plait_status work_make(struct comm *comm, enum work_kind kind, struct work **wor
     return PLAIT_OK;
 }
 
+plait_status work_set_call(struct work *work, const struct call *call)
+{
+    work->execution.call = *call;
+    if (call->layout == NULL)
+        return PLAIT_OK;
+    size_t size = layout_size(call->layout->ranks);
+    work->layout = malloc(size);
+    if (work->layout == NULL)
+        return failure(PLAIT_OUT_OF_MEMORY, "no memory for the layout of a work");
+    memcpy(work->layout, call->layout, size);
+    work->execution.call.layout = work->layout;
+    return PLAIT_OK;
+}
+
 /* Lets go of one reference; the last one frees it. */
 static void release(struct work *work)
 {
@@ -51,7 +66,15 @@ static void release(struct work *work)
         return;
     pthread_mutex_destroy(&work->lock);
     free(work->fault);
+    free(work->layout);
     free(work);
+}
+
+void work_drop(struct work *work)
+{
+    handle_end(HANDLE_WORK, work->handle);
+    atomic_store(&work->references, 1);
+    release(work);
 }
 
 static void run_callback(struct work *work, plait_status status)

@@ -27,6 +27,7 @@ struct work {
     uint64_t number;  /* the operation's; 0 for messages */
 
     struct execution execution; /* collectives */
+    struct layout *layout;      /* of a v-form; its call's */
     struct transfer transfer;   /* messages */
     size_t element_size;
     int source; /* rank of the communicator whose message a receive got */
@@ -41,6 +42,10 @@ struct work {
 
 /* Makes a work on the heap with its public handle, or fills the caller's own. */
 plait_status work_make(struct comm *comm, enum work_kind kind, struct work **work);
+/* Gives a work on the heap its call, with a copy of the call's layout. */
+plait_status work_set_call(struct work *work, const struct call *call);
+/* Frees a work that was made and never submitted. */
+void work_drop(struct work *work);
 void work_init(struct work *work, struct comm *comm, enum work_kind kind);
 
 /* Settles a work: status, fault, callback, and those who wait. `record` may be

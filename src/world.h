@@ -51,6 +51,7 @@ struct comm {
     int made;              /* communicators split off so far, for names */
     char name[64];
     _Atomic int64_t timeout_ms;
+    struct layout *layout; /* of the v-form that is being called; works have their own copies */
     _Atomic int outstanding; /* works that were handed to the engine and are not done */
     _Atomic int users;       /* as the world's */
 

@@ -14,7 +14,7 @@ static const struct {
     [CALL_REDUCE_SCATTER] = { "reduce-scatter", true, false, true },
     [CALL_GATHER] = { "gather", false, true, true },
     [CALL_SCATTER] = { "scatter", false, true, true },
-    [CALL_ALLTOALL] = { "all-to-all", false, false, false },
+    [CALL_ALLTOALL] = { "all-to-all", false, false, true },
     [CALL_BARRIER] = { "barrier", false, false, false },
 };
 

@@ -165,7 +165,7 @@ static void run_overlaps(struct rank *rank)
     refuse_call(rank, &call, bytes, bytes + 1, "overlap", "an output one byte off");
     refuse_call(rank, &call, bytes + 31, bytes, "overlap", "an input at the last byte");
     call.kind = CALL_ALLTOALL;
-    refuse_call(rank, &call, room, room, "overlap", "input and output the same");
+    refuse_call(rank, &call, room, room + 1, "overlap", "an output one element off");
     refuse_call(rank, &call, room, room + 4 * ranks - 1, "overlap", "an output that begins in the input");
     call.kind = CALL_ALLGATHER;
     refuse_call(rank, &call, room + 1, room, "overlap", "an input inside the output, at a wrong place");

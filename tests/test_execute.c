@@ -132,7 +132,7 @@ static void draw_operations(struct stage *stage)
         call->root = collective_has_root(call->kind) ? (int)(draw(stage) % (uint64_t)row->ranks) : 0;
         call->count = barrier ? 0 : draw(stage) % most;
         operation->seed = draw(stage);
-        operation->in_place = draw(stage) % 2 == 0 && call->kind != COLLECTIVE_ALLTOALL;
+        operation->in_place = draw(stage) % 2 == 0;
         operation->odd = row->board && (int)(draw(stage) % 100) < row->mismatches
                              ? (int)(draw(stage) % (uint64_t)row->ranks)
                              : -1;

@@ -146,7 +146,7 @@ static const struct volume {
     { "tree", COLLECTIVE_REDUCE, 8, 4, 1 },
     { "chain", COLLECTIVE_BROADCAST, 8, 7, 1 },
     { "chain", COLLECTIVE_REDUCE, 8, 8, 1 },
-    { "pairwise", COLLECTIVE_ALLTOALL, 8, 7, 7 },
+    { "pairwise", COLLECTIVE_ALLTOALL, 8, 8, 7 },
     { "pairwise", COLLECTIVE_GATHER, 8, 1, 1 },
     { "pairwise", COLLECTIVE_SCATTER, 8, 1, 7 },
 };

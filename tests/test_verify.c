@@ -105,6 +105,12 @@ static void take_block_beyond(struct steps *steps, int index)
     steps->step[index].from.block++;
 }
 
+static void hold_block_beyond(struct steps *steps, int index)
+{
+    steps->step[index].from.block++;
+    steps->step[index].to.of++;
+}
+
 static void take_block_before(struct steps *steps, int index)
 {
     steps->step[index].from.block--;
@@ -307,9 +313,13 @@ static const struct fault {
       "out of order" },
     { "the wrong one of two blocks sent", "ring", COLLECTIVE_REDUCE_SCATTER, 0, 6, take_block_beyond,
       "step 6 of rank 0", "a message of the same stage may be writing" },
-    { "another block folded", "ring", COLLECTIVE_REDUCE_SCATTER, 0, 1, take_block_beyond, "step 2 of rank 0",
+    { "another block folded", "ring", COLLECTIVE_REDUCE_SCATTER, 0, 1, hold_block_beyond, "step 2 of rank 0",
       "folds block" },
-    { "two blocks changed over", "pairwise", COLLECTIVE_ALLTOALL, 0, 2, take_block_beyond,
+    { "a work block that holds another block than it says", "ring", COLLECTIVE_REDUCE_SCATTER, 0, 1,
+      take_block_beyond, "step 1 of rank 0", "says that work block 0 holds block 1, and it holds block 2" },
+    { "a copy that holds another block than is sent", "pairwise", COLLECTIVE_ALLTOALL, 0, 1,
+      hold_block_beyond, "step 3 of rank 0", "says that work block 0 holds block 1, and it holds block 2" },
+    { "two blocks changed over", "direct-one-shot", COLLECTIVE_ALLTOALL, 0, 0, take_block_beyond,
       "rank 1 after its last step", "block 2 of rank 0's input" },
     { "a step of no kind", "chain", COLLECTIVE_REDUCE, 1, 0, be_of_no_kind, "step 0 of rank 1",
       "no known kind" },

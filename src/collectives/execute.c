@@ -6,6 +6,7 @@
 
 #include "base/span.h"
 #include "base/status.h"
+#include "collectives/exchange.h"
 #include "collectives/notice.h"
 #include "collectives/profile.h"
 #include "collectives/recheck.h"
@@ -118,6 +119,14 @@ static plait_status make_room(struct execution *x)
     return PLAIT_OK;
 }
 
+static size_t output_elements(const struct execution *x)
+{
+    if (x->call.layout != NULL)
+        return x->call.layout->total;
+    int blocks = collective_output_blocks(x->call.kind, x->group->ranks, x->call.root, x->group->rank);
+    return (size_t)blocks * x->call.count;
+}
+
 static plait_status prepare_steps(struct execution *x)
 {
     plait_status status = PLAIT_OK;
@@ -125,16 +134,18 @@ static plait_status prepare_steps(struct execution *x)
     if (x->program == NULL)
         return status;
     const struct plan *plan = &x->program->plan;
-    x->work_element_size = plait_type_size(reduce_accumulator(x->call.type));
+    x->work_element_size = collective_reduces(x->call.kind)
+                               ? plait_type_size(reduce_accumulator(x->call.type))
+                               : x->element_size;
     deal_chunks(x);
     if (plan->window_blocks > 0)
         take_slots(x);
-    int blocks = collective_output_blocks(x->call.kind, x->group->ranks, x->call.root, x->group->rank);
-    x->stream_output = (size_t)blocks * x->call.count * x->element_size > x->group->stream_above;
+    x->stream_output = output_elements(x) * x->element_size > x->group->stream_above;
     return make_room(x);
 }
 
-plait_status execution_begin(struct execution *x, struct group *group, const struct call *call)
+/* `call` is x->whole's first part where that is not NULL. */
+static plait_status begin(struct execution *x, struct group *group, const struct call *call)
 {
     x->group = group;
     x->profile = atomic_load_explicit(&group->profiling, memory_order_acquire);
@@ -142,7 +153,7 @@ plait_status execution_begin(struct execution *x, struct group *group, const str
         profile_begin(x->profile);
     x->call = *call;
     x->number = group->number + 1;
-    x->print = call_print(call);
+    x->print = call_print(execution_call(x));
     x->phase = PHASE_MEET;
     x->status = PLAIT_IN_PROGRESS;
     x->published = false;
@@ -155,10 +166,13 @@ plait_status execution_begin(struct execution *x, struct group *group, const str
     x->stage = x->index = x->waiting = x->open = 0;
     x->asked = x->moved = false;
     x->contribution = 0;
+    x->given = call->input;
     if (group->board == NULL || !notice_carries(group, call, &x->contribution)) {
         plait_status status = prepare_steps(x);
         if (status != PLAIT_OK)
             return status;
+    } else if (call->layout != NULL) {
+        notice_pack(x);
     }
     if (group->board == NULL) { /* no place to meet: each message shows its operation instead */
         x->published = x->met = true;
@@ -168,16 +182,49 @@ plait_status execution_begin(struct execution *x, struct group *group, const str
     return PLAIT_OK;
 }
 
+plait_status execution_begin(struct execution *x, struct group *group, const struct call *call)
+{
+    x->whole = NULL;
+    if (!call_counts_differ(call))
+        return begin(x, group, call);
+    struct call first;
+    plait_status status = exchange_prepare(group, call, &first);
+    if (status != PLAIT_OK)
+        return status;
+    x->whole = &group->exchange->whole;
+    return begin(x, group, &first);
+}
+
+/* All ranks' counts are known. The v-form itself is the next operation, though people count both as one. */
+static void go_on_counted(struct execution *x)
+{
+    struct group *group = x->group;
+    plait_status status = exchange_conclude(group, x->number - group->uncounted, &x->waiting);
+    if (status == PLAIT_OK) {
+        x->whole = NULL;
+        status = begin(x, group, &group->exchange->whole);
+    }
+    if (status == PLAIT_OK)
+        return;
+    x->phase = PHASE_DONE;
+    x->status = status;
+}
+
 /* --------------------------------------------------------------------- run */
 
 static void finish(struct execution *x)
 {
     struct group *group = x->group;
+    if (x->program != NULL && x->program->plan.window_blocks > 0)
+        leave_slots(x);
+    if (x->whole != NULL) {
+        x->phase = PHASE_COUNTED;
+        return;
+    }
     x->phase = PHASE_DONE;
     x->status = PLAIT_OK;
     group->last_plan = x->program == NULL ? "direct-inline" : x->program->plan.planner->name;
-    if (x->program != NULL && x->program->plan.window_blocks > 0)
-        leave_slots(x);
+    group->uncounted += call_counts_differ(&x->call);
     if (x->profile != NULL)
         profile_end(x->profile, x->program == NULL ? 0 : x->chunks);
 }
@@ -271,7 +318,10 @@ plait_status execution_advance(struct execution *x)
         run_steps(x);
     if (x->phase == PHASE_CHECK && recheck_advance(x))
         finish(x);
-    return x->status;
+    if (x->phase != PHASE_COUNTED)
+        return x->status;
+    go_on_counted(x);
+    return x->phase == PHASE_DONE ? x->status : execution_advance(x);
 }
 
 void execution_cancel(struct execution *x)

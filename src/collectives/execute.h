@@ -7,15 +7,17 @@
 #include "fault/call.h"
 
 enum execution_phase {
-    PHASE_MEET,  /* this rank's call is up, or about to be; not all ranks' calls are seen */
-    PHASE_STEPS, /* the plan's steps run */
-    PHASE_CHECK, /* all is done but for a look at the line's cost */
-    PHASE_DONE   /* status says how it ended */
+    PHASE_MEET,    /* this rank's call is up, or about to be; not all ranks' calls are seen */
+    PHASE_STEPS,   /* the plan's steps run */
+    PHASE_CHECK,   /* all is done but for a look at the line's cost */
+    PHASE_COUNTED, /* the counts of a v-form have been exchanged; it goes on with itself */
+    PHASE_DONE     /* status says how it ended */
 };
 
 struct execution {
     struct group *group;
     struct call call;
+    const struct call *whole; /* the v-form before which `call` exchanges counts; else NULL */
     uint64_t number, print;
     enum execution_phase phase;
     plait_status status;
@@ -27,6 +29,7 @@ struct execution {
     const struct program *program; /* NULL: everything rides in the notices */
     struct profile *profile;       /* of its time; NULL: nobody wants to know */
     size_t contribution;           /* bytes that ride in a rank's notice, if it gives any */
+    const unsigned char *given;    /* this rank's */
     size_t element_size, work_element_size;
     size_t chunk_count, chunks; /* elements of a block in a chunk; number of chunks */
     size_t stride, slot_size;   /* bytes of a block in a staging slot; of a slot */
@@ -44,6 +47,12 @@ struct execution {
     int64_t asked_ns, best_ns;
     bool moved; /* something happened since the caller last cleared it */
 };
+
+/* The call as its caller made it. */
+static inline const struct call *execution_call(const struct execution *execution)
+{
+    return execution->whole != NULL ? execution->whole : &execution->call;
+}
 
 /* Sets up operation `number` = ++group->number. May fail for lack of memory, with nothing sent. */
 plait_status execution_begin(struct execution *execution, struct group *group, const struct call *call);

@@ -33,6 +33,7 @@ void group_clear(struct group *group)
     free(group->sources);
     free(group->gathered);
     free(atomic_load(&group->profile));
+    free(group->exchange);
     group->transfers = NULL;
     group->transfer_room = 0;
     group->work = NULL;
@@ -41,4 +42,5 @@ void group_clear(struct group *group)
     group->gathered = NULL;
     atomic_store(&group->profiling, NULL);
     atomic_store(&group->profile, NULL);
+    group->exchange = NULL;
 }

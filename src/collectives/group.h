@@ -13,6 +13,7 @@
 
 struct profile;
 struct program;
+struct exchange;
 
 enum { SIZE_CLASSES = 64 }; /* a class for each power of two of a block's bytes */
 
@@ -53,8 +54,9 @@ struct group {
     _Atomic(const char *) last_plan;
 
     struct program *programs[COLLECTIVES][SIZE_CLASSES];
-    const void **sources;    /* one a rank, for the reduction under way */
-    unsigned char *gathered; /* NOTICE_BYTES a rank: contributions that came in several lines */
+    const void **sources;      /* one a rank, for the reduction under way */
+    unsigned char *gathered;   /* NOTICE_BYTES a rank: contributions that came in several lines */
+    struct exchange *exchange; /* counts that ranks compare before a v-form; NULL before the first */
     struct transfer *transfers;
     int transfer_room;
     unsigned char *work; /* scratch of message plans */

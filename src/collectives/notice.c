@@ -8,6 +8,7 @@
 
 #include "base/pause.h"
 #include "base/status.h"
+#include "collectives/exchange.h"
 #include "collectives/profile.h"
 #include "device/reduce.h"
 
@@ -23,8 +24,33 @@ static size_t contributed_blocks(enum collective kind, int ranks)
     }
 }
 
+/* Elements that the rank with the most of them contributes to an uneven call. */
+static size_t most_contributed(const struct group *group, const struct call *call)
+{
+    switch (call->kind) {
+    case COLLECTIVE_REDUCE_SCATTER: return call->layout->total;
+    case COLLECTIVE_SCATTER: return exchange_moved_before(group, call->root, group->ranks);
+    case COLLECTIVE_ALLTOALL: {
+        size_t most = 0;
+        for (int rank = 0; rank < group->ranks; rank++) {
+            size_t sent = exchange_moved_before(group, rank, group->ranks);
+            most = sent > most ? sent : most;
+        }
+        return most;
+    }
+    default: return call->count;
+    }
+}
+
 bool notice_carries(const struct group *group, const struct call *call, size_t *contribution)
 {
+    if (call->layout != NULL) {
+        size_t most = call->count > NOTICE_BYTES ? call->count : most_contributed(group, call);
+        if (most > NOTICE_BYTES / plait_type_size(call->type))
+            return false;
+        *contribution = most * plait_type_size(call->type);
+        return true;
+    }
     size_t blocks = contributed_blocks(call->kind, group->ranks);
     if (call->count > NOTICE_BYTES)
         return blocks == 0;
@@ -46,7 +72,7 @@ static size_t line_count(size_t size)
 /* All of the contribution but its first word. */
 static void put_rest(const struct execution *x, struct notice *notice)
 {
-    const unsigned char *from = x->call.input;
+    const unsigned char *from = x->given;
     size_t size = x->contribution;
     if (size <= NOTICE_INLINE_BYTES) {
         memcpy(notice->data + 8, from + 8, size - 8);
@@ -68,9 +94,9 @@ static uint64_t first_word(const struct execution *x)
 {
     uint64_t word = 0;
     if (x->contribution >= 8)
-        memcpy(&word, x->call.input, 8);
+        memcpy(&word, x->given, 8);
     else
-        memcpy(&word, x->call.input, x->contribution);
+        memcpy(&word, x->given, x->contribution);
     return word;
 }
 
@@ -137,9 +163,9 @@ void notice_publish(struct execution *x, uint64_t signals)
     uint64_t *print = &x->group->prints[x->number & 1];
     if (*print != x->print) { /* else the call stands there from the operation before last */
         *print = notice->print = x->print;
-        call_pack(&x->call, notice->call);
+        call_pack(execution_call(x), notice->call);
     }
-    bool gives = x->program == NULL && x->call.input != NULL && x->contribution > 0;
+    bool gives = x->program == NULL && x->given != NULL && x->contribution > 0;
     if (x->program != NULL)
         atomic_store_explicit(&notice->signals, signals, memory_order_relaxed);
     else if (gives && x->contribution > 8)
@@ -184,19 +210,20 @@ static void end_by_mismatch(struct execution *x)
 {
     int usual;
     int odd = odd_rank(x, &usual);
-    char odd_text[CALL_TEXT_BYTES], usual_text[CALL_TEXT_BYTES];
+    char odd_text[CALL_TEXT_BYTES], usual_text[CALL_TEXT_BYTES], counts[CALL_TEXT_BYTES];
     struct call odd_call = call_unpack(notice_of(x, odd)->call);
     struct call usual_call = call_unpack(notice_of(x, usual)->call);
     call_describe(&odd_call, odd_text);
     call_describe(&usual_call, usual_text);
+    call_compare_counts(notice_of(x, odd)->call, notice_of(x, usual)->call, counts);
 
     x->waiting = odd; /* the culprit */
     x->phase = PHASE_DONE;
-    x->status =
-        failure(PLAIT_MISMATCH,
-                "operation %llu differs between ranks: rank %d calls %s, rank %d calls %s; it fails on "
-                "all ranks and no output was touched",
-                (unsigned long long)(x->number - x->group->uncounted), odd, odd_text, usual, usual_text);
+    x->status = failure(
+        PLAIT_MISMATCH,
+        "operation %llu differs between ranks: rank %d calls %s, rank %d calls %s%s; it fails on "
+        "all ranks and no output was touched",
+        (unsigned long long)(x->number - x->group->uncounted), odd, odd_text, usual, usual_text, counts);
 }
 
 /* A few looks in a row save the way out of the executor and back while a
@@ -287,12 +314,12 @@ bool notice_meet(struct execution *x)
 static const unsigned char *contribution_of(const struct execution *x, int rank)
 {
     if (rank == x->group->rank)
-        return x->call.input;
+        return x->given;
     return x->contribution > NOTICE_INLINE_BYTES ? x->group->gathered + (size_t)rank * NOTICE_BYTES
                                                  : notice_of(x, rank)->data;
 }
 
-static void fold(struct execution *x, size_t offset)
+static void fold(struct execution *x, size_t offset, size_t count)
 {
     struct group *group = x->group;
     for (int rank = 0; rank < group->ranks; rank++)
@@ -300,7 +327,7 @@ static void fold(struct execution *x, size_t offset)
     struct reduction reduction = { .result = x->call.output,
                                    .sources = group->sources,
                                    .source_count = group->ranks,
-                                   .count = x->call.count,
+                                   .count = count,
                                    .divide = x->call.op == PLAIT_AVERAGE ? (unsigned)group->ranks : 0 };
     reduce_find(x->call.type, x->call.op)(&reduction);
 }
@@ -313,8 +340,60 @@ static void take(struct execution *x, void *to, int rank, size_t offset, size_t 
         memcpy(to, from, size);
 }
 
+/* ------------------------------------------------------------------ v-forms */
+
+void notice_pack(struct execution *x)
+{
+    const struct group *group = x->group;
+    int blocks = collective_input_blocks(x->call.kind, group->ranks, x->call.root, group->rank);
+    if (blocks == 0)
+        return;
+    unsigned char *packed = group->gathered + (size_t)group->rank * NOTICE_BYTES, *to = packed;
+    for (int block = 0; block < blocks; block++) {
+        struct span span = layout_block(x->call.layout, LAYOUT_INPUT, block);
+        if (span.count == 0)
+            continue;
+        memcpy(to, (const unsigned char *)x->call.input + span.first * x->element_size,
+               span.count * x->element_size);
+        to += span.count * x->element_size;
+    }
+    memset(to, 0, x->contribution - (size_t)(to - packed));
+    x->given = packed;
+}
+
+/* Where a contribution has the block for this rank, in elements. */
+static size_t packed_first(const struct execution *x, int from)
+{
+    bool addressed = x->call.kind == COLLECTIVE_SCATTER || x->call.kind == COLLECTIVE_ALLTOALL;
+    return addressed ? exchange_moved_before(x->group, from, x->group->rank) : 0;
+}
+
+static void finish_uneven(struct execution *x)
+{
+    const struct group *group = x->group;
+    const struct layout *layout = x->call.layout;
+    if (x->call.kind == COLLECTIVE_REDUCE_SCATTER) {
+        struct span mine = layout_block(layout, LAYOUT_INPUT, group->rank);
+        if (mine.count > 0)
+            fold(x, mine.first * x->element_size, mine.count);
+        return;
+    }
+    int blocks = collective_output_blocks(x->call.kind, group->ranks, x->call.root, group->rank);
+    for (int block = 0; block < blocks; block++) {
+        struct span span = layout_block(layout, LAYOUT_OUTPUT, block);
+        int from = x->call.kind == COLLECTIVE_SCATTER ? x->call.root : block;
+        if (span.count > 0)
+            take(x, (unsigned char *)x->call.output + span.first * x->element_size, from,
+                 packed_first(x, from) * x->element_size, span.count * x->element_size);
+    }
+}
+
 void notice_finish(struct execution *x)
 {
+    if (x->call.layout != NULL) {
+        finish_uneven(x);
+        return;
+    }
     const struct group *group = x->group;
     unsigned char *output = x->call.output;
     size_t size = x->call.count * x->element_size, mine = (size_t)group->rank * size;
@@ -323,12 +402,12 @@ void notice_finish(struct execution *x)
         return;
 
     switch (x->call.kind) {
-    case COLLECTIVE_ALLREDUCE: fold(x, 0); break;
+    case COLLECTIVE_ALLREDUCE: fold(x, 0, x->call.count); break;
     case COLLECTIVE_REDUCE:
         if (root)
-            fold(x, 0);
+            fold(x, 0, x->call.count);
         break;
-    case COLLECTIVE_REDUCE_SCATTER: fold(x, mine); break;
+    case COLLECTIVE_REDUCE_SCATTER: fold(x, mine, x->call.count); break;
     case COLLECTIVE_BROADCAST: take(x, output, x->call.root, 0, size); break;
     case COLLECTIVE_SCATTER: take(x, output, x->call.root, mine, size); break;
     case COLLECTIVE_GATHER:

@@ -17,6 +17,9 @@ static inline struct notice_line *notice_lines_of(const struct execution *execut
 /* Can a call's contributions ride in the notices? The same answer on all ranks. Gives their bytes if so. */
 bool notice_carries(const struct group *group, const struct call *call, size_t *contribution);
 
+/* The contribution of an uneven call in one piece: its blocks follow each other. */
+void notice_pack(struct execution *execution);
+
 /* Puts up this rank's notice: its call, and its contribution if the notices carry it. */
 void notice_publish(struct execution *execution, uint64_t signals);
 

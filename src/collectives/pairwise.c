@@ -1,9 +1,10 @@
 /* Pairwise, through messages: each block goes straight from the rank that has it to the one
  * that wants it. The fewest bytes; p - 1 messages at the busiest rank.
  *
- * All-to-all after Thakur, Rabenseifner and Gropp (2005): in round i each rank sends to the rank i
- * after it and receives from the one i before, so nobody is crowded; m (p - 1) bytes in p - 1
- * rounds. Gather and scatter: all p - 1 messages in one round. A binomial tree would need fewer
+ * All-to-all after Thakur, Rabenseifner and Gropp (2005), in pairs: in round i ranks whose sum is i (mod p)
+ * exchange their blocks, so nobody is crowded; m (p - 1) bytes in p rounds, in one of which a rank has no
+ * partner. What leaves goes from a copy, so that what comes may take its place: the call may be in place, on some
+ * ranks or on all. Gather and scatter: all p - 1 messages in one round. A binomial tree would need fewer
  * messages at the root, but messages of many blocks, which a step does not have, and would pass
  * most bytes on twice. */
 #include "collectives/cost.h"
@@ -18,16 +19,21 @@ static bool pairwise_serves(enum collective kind, int ranks)
 
 static void pairwise_shape(struct plan *plan)
 {
-    plan->stages = plan->kind == COLLECTIVE_ALLTOALL ? plan->ranks - 1 : 1;
+    bool exchanges = plan->kind == COLLECTIVE_ALLTOALL;
+    plan->stages = exchanges ? plan->ranks : 1;
+    plan->work_blocks = exchanges ? 1 : 0;
 }
 
 static void lay_alltoall(const struct plan *plan, int rank, struct script *script)
 {
     script_copy(script, 0, place_block(BUFFER_OUTPUT, rank), place_block(BUFFER_INPUT, rank));
-    for (int i = 1; i < plan->ranks; i++) {
-        int to = (rank + i) % plan->ranks, from = (rank + plan->ranks - i) % plan->ranks;
-        script_recv(script, i - 1, from, place_block(BUFFER_OUTPUT, from));
-        script_send(script, i - 1, to, place_block(BUFFER_INPUT, to));
+    for (int stage = 0; stage < plan->ranks; stage++) {
+        int peer = (stage + plan->ranks - rank) % plan->ranks;
+        if (peer == rank)
+            continue;
+        script_copy(script, stage, place_work(0, peer), place_block(BUFFER_INPUT, peer));
+        script_recv(script, stage, peer, place_block(BUFFER_OUTPUT, peer));
+        script_send(script, stage, peer, place_work(0, peer));
     }
 }
 

@@ -4,7 +4,8 @@
  * elements of every *block* of the collective's data (a block has `count`
  * elements; all-reduce, reduce and broadcast have one block, the others one a
  * rank). A chunk may be dealt in *parts* (span_part() of the chunk). A *place* is
- * a buffer, a block of it and a part of the chunk.
+ * a buffer, a block of it and a part of the chunk. Blocks may differ in length (v-forms): then
+ * `count` is the longest's, and all places of a step are of one block of the data.
  *
  * Steps are ordered by *stage*. Chunk c runs stage s in *tick* c + s, so chunks
  * follow each other through the stages like work on a belt. In a tick a rank
@@ -15,8 +16,8 @@
  *    all of its transfers are done. So what a stage receives, a later stage uses; and
  *    what a stage sends must not be changed by that stage.
  *
- * Messages. Within one stage of one chunk there is at most one for each ordered pair of ranks. WORK
- * (accumulators) goes to WORK, the other buffers to each other; windows take no part. BUFFER_NONE
+ * Messages. Within one stage of one chunk there is at most one for each ordered pair of ranks. Accumulators
+ * go from WORK to WORK, elements between the other buffers; windows take no part. BUFFER_NONE
  * at both ends is an empty message, which only orders the two ranks. All places of a step, and
  * both ends of a message, name the same part.
  *
@@ -40,7 +41,8 @@ enum buffer {
     BUFFER_NONE,
     BUFFER_INPUT,  /* the caller's, read only; elements of the call's type */
     BUFFER_OUTPUT, /* the caller's; on a broadcast's root, input and output are the same memory */
-    BUFFER_WORK,   /* ours; elements of the type's accumulator (float32 for 16-bit floats) */
+    BUFFER_WORK,   /* ours; elements of the type's accumulator (float32 for 16-bit floats) where the
+                      collective reduces, else of the call's type */
     BUFFER_WINDOW  /* this rank's staging slot, which peers read in place; elements of the call's type */
 };
 
@@ -50,6 +52,7 @@ struct place {
     enum buffer buffer;
     int block;
     int part; /* 0 .. parts - 1, or ALL_PARTS */
+    int of;   /* WORK where the input has a block a rank: the one that it holds */
 };
 
 enum step_kind {

@@ -74,14 +74,16 @@ static void lay_reduce_scatter(const struct plan *plan, int rank, struct script 
 {
     int next = before(plan, rank, -1), prev = before(plan, rank, 1), lap = plan->ranks - 1;
 
-    script_widen(script, 0, place_block(BUFFER_WORK, 1), place_block(BUFFER_INPUT, handed(plan, rank, -1)));
+    int passed = handed(plan, rank, -1);
+    script_widen(script, 0, place_work(1, passed), place_block(BUFFER_INPUT, passed));
     for (int stage = 0; stage < lap; stage++) {
-        const struct place mine = place_block(BUFFER_WORK, stage % 2);
-        script_widen(script, stage, mine, place_block(BUFFER_INPUT, handed(plan, rank, stage)));
-        script_recv_reduce(script, stage, prev, mine, true);
-        script_send(script, stage, next, place_block(BUFFER_WORK, (stage + 1) % 2));
+        int block = handed(plan, rank, stage);
+        script_widen(script, stage, place_work(stage % 2, block), place_block(BUFFER_INPUT, block));
+        script_recv_reduce(script, stage, prev, place_work(stage % 2, block), true);
+        script_send(script, stage, next, place_work((stage + 1) % 2, passed));
+        passed = block;
     }
-    script_narrow(script, lap, place_block(BUFFER_OUTPUT, 0), place_block(BUFFER_WORK, (lap - 1) % 2));
+    script_narrow(script, lap, place_block(BUFFER_OUTPUT, 0), place_work((lap - 1) % 2, rank));
 }
 
 static void lay_allgather(const struct plan *plan, int rank, struct script *script)

@@ -23,6 +23,12 @@ static inline struct place place_block(enum buffer buffer, int block)
     return place_of(buffer, block, ALL_PARTS);
 }
 
+/* A block of WORK that holds block `of` of the data. */
+static inline struct place place_work(int block, int of)
+{
+    return (struct place){ .buffer = BUFFER_WORK, .block = block, .part = ALL_PARTS, .of = of };
+}
+
 static inline void script_add(struct script *script, struct step step)
 {
     int index = script->count++ - script->first;

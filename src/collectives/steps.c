@@ -16,10 +16,23 @@ struct range {
     size_t count;
 };
 
-static size_t chunk_length(const struct execution *x, size_t chunk)
+/* Where a block lies in its buffer, and how long it is. Windows have the longest's room for every block, and so
+ * has WORK, whose elements are those of the block that the place names. */
+static struct span block_span(const struct execution *x, struct place place)
 {
-    size_t first = chunk * x->chunk_count, left = x->call.count - first;
-    return left < x->chunk_count ? left : x->chunk_count;
+    const struct layout *layout = x->call.layout;
+    if (layout == NULL || place.buffer == BUFFER_WINDOW)
+        return (struct span){ (size_t)place.block * x->call.count, x->call.count };
+    if (place.buffer == BUFFER_WORK)
+        return layout_block(layout, LAYOUT_INPUT, place.of);
+    return layout_block(layout, place.buffer == BUFFER_INPUT ? LAYOUT_INPUT : LAYOUT_OUTPUT, place.block);
+}
+
+/* What a chunk has of a block: nothing where the block is shorter than others. */
+static struct span chunk_span(const struct execution *x, struct span block, size_t chunk)
+{
+    size_t first = chunk * x->chunk_count, left = block.count > first ? block.count - first : 0;
+    return (struct span){ block.first + first, left < x->chunk_count ? left : x->chunk_count };
 }
 
 /* Where chunk `chunk` is staged: slots follow each other to the ring's end,
@@ -37,12 +50,14 @@ static struct range find_range(const struct execution *x, struct place place, in
     if (place.buffer == BUFFER_NONE)
         return (struct range){ NULL, 0 };
 
-    size_t length = chunk_length(x, chunk), block = (size_t)place.block;
-    struct span part = { 0, length };
+    size_t block = (size_t)place.block;
+    struct span span = chunk_span(x, block_span(x, place), chunk), part = { 0, span.count };
+    if (span.count == 0)
+        return (struct range){ NULL, 0 };
     if (place.part != ALL_PARTS)
-        part = span_part(length, x->program->plan.parts, place.part);
+        part = span_part(span.count, x->program->plan.parts, place.part);
 
-    size_t element = block * x->call.count + chunk * x->chunk_count + part.first;
+    size_t element = span.first + part.first;
     unsigned char *bytes = NULL;
     switch (place.buffer) {
     case BUFFER_INPUT: bytes = (unsigned char *)(uintptr_t)x->call.input + element * x->element_size; break;
@@ -119,7 +134,7 @@ static void put_step(struct execution *x, const struct step *step, size_t chunk)
 {
     struct range from = find_range(x, step->from, x->group->rank, chunk);
     struct range to = find_range(x, step->to, x->group->rank, chunk);
-    size_t size = to.count * x->element_size;
+    size_t size = from.count * x->element_size;
     profile_turn(x->profile, ACTIVITY_COPY);
     if (x->group->streamed && size >= STREAM_FROM_BYTES)
         copy_streamed(to.bytes, from.bytes, size);
@@ -155,8 +170,8 @@ static void widen_step(struct execution *x, const struct step *step, size_t chun
     struct range from = find_range(x, step->from, x->group->rank, chunk);
     struct range to = find_range(x, step->to, x->group->rank, chunk);
     begin_conversion(x);
-    reduce_widen(x->call.type, to.bytes, from.bytes, to.count);
-    end_conversion(x, to.count * x->element_size);
+    reduce_widen(x->call.type, to.bytes, from.bytes, from.count);
+    end_conversion(x, from.count * x->element_size);
 }
 
 static void narrow_step(struct execution *x, const struct step *step, size_t chunk)

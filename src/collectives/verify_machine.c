@@ -2,13 +2,13 @@
 
 #include <stdlib.h>
 
-/* Lays the input over the output as plait.h says for each collective; all-to-all has no such way. */
+/* Lays the input over the output as plait.h says for each collective. */
 static void lay_input(struct machine *machine, int rank, int inputs, int outputs)
 {
     const struct plan *plan = machine->plan;
     size_t *first = machine->actors[rank].first, skip = (size_t)rank * block_cells(machine);
     bool same = plan->kind == COLLECTIVE_BROADCAST || machine->in_place;
-    if (!same || inputs == 0 || outputs == 0 || plan->kind == COLLECTIVE_ALLTOALL)
+    if (!same || inputs == 0 || outputs == 0)
         return;
     if (inputs < outputs) /* all-gather, gather: input is a block of the output */
         first[BUFFER_INPUT] = first[BUFFER_OUTPUT] + skip;

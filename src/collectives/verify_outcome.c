@@ -39,7 +39,7 @@ static bool value_right(struct machine *machine, int rank, int block, int value,
 
 static plait_status check_output(struct machine *machine, int rank, int block)
 {
-    const struct place place = { BUFFER_OUTPUT, block, ALL_PARTS };
+    const struct place place = { .buffer = BUFFER_OUTPUT, .block = block, .part = ALL_PARTS };
     char plan_text[96], why[128];
     plan_describe(machine->plan, plan_text, sizeof plan_text);
     for (int chunk = 0; chunk < machine->chunks; chunk++) {

@@ -143,7 +143,8 @@ static plait_status check_step(const struct plan *plan, int rank, int index, con
     }
     if (!parts_agree(step))
         return verify_wrong(plan, rank, index, step, "mixes parts of the chunk");
-    if (step->kind == STEP_COPY && (step->to.buffer == BUFFER_WORK) != (step->from.buffer == BUFFER_WORK))
+    if (step->kind == STEP_COPY && collective_reduces(plan->kind) &&
+        (step->to.buffer == BUFFER_WORK) != (step->from.buffer == BUFFER_WORK))
         return verify_wrong(plan, rank, index, step, "copies between accumulators and elements");
     if ((step->kind == STEP_SIGNAL || step->kind == STEP_WAIT || touches_windows(step)) &&
         !plan->planner->needs_windows)

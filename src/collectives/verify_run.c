@@ -40,6 +40,18 @@ static plait_status note_read(const struct doing *doing, struct cell *cell)
     return PLAIT_OK;
 }
 
+/* Blocks may differ in length, so a place of WORK says whose length it has. */
+static plait_status check_held(const struct doing *doing, const struct place *place, int value)
+{
+    const struct plan *plan = doing->machine->plan;
+    int block = doing->machine->values.all[value].block;
+    if (place->buffer != BUFFER_WORK || block == place->of ||
+        collective_input_blocks(plan->kind, plan->ranks, plan->root, doing->rank) <= 1)
+        return PLAIT_OK;
+    return wrong(doing, "says that work block %d holds block %d, and it holds block %d", place->block,
+                 place->of, block);
+}
+
 static plait_status read_cell(const struct doing *doing, int owner, const struct place *place, int i,
                               int *value)
 {
@@ -53,7 +65,7 @@ static plait_status read_cell(const struct doing *doing, int owner, const struct
         return wrong(doing, "reads rank %d's %s block %d part %d, where nothing has been written", owner,
                      place->buffer == BUFFER_WINDOW ? "window" : "own", place->block, first_part(place) + i);
     *value = cell->value;
-    return owner == doing->rank ? PLAIT_OK : note_read(doing, cell);
+    return owner == doing->rank ? check_held(doing, place, cell->value) : note_read(doing, cell);
 }
 
 /* That nobody is at a cell that is about to change. */
@@ -77,6 +89,8 @@ static plait_status write_cell(const struct doing *doing, const struct place *pl
         return machine_no_memory(doing->machine->plan);
     struct cell *cell = cell_at(doing, doing->rank, place, i);
     plait_status status = claim_cell(doing, cell);
+    if (status == PLAIT_OK)
+        status = check_held(doing, place, value);
     if (status != PLAIT_OK)
         return status;
     cell->value = value;
@@ -272,7 +286,8 @@ static plait_status finish_recv(const struct doing *doing, const struct message 
 {
     const struct step *step = doing->step;
     const struct place *to = &step->to, *from = &message->from;
-    bool alike = (to->buffer == BUFFER_WORK) == (from->buffer == BUFFER_WORK) &&
+    bool accumulates = collective_reduces(doing->machine->plan->kind);
+    bool alike = (!accumulates || (to->buffer == BUFFER_WORK) == (from->buffer == BUFFER_WORK)) &&
                  (to->buffer == BUFFER_NONE) == (from->buffer == BUFFER_NONE);
     if (!alike || (to->buffer != BUFFER_NONE && to->part != from->part))
         return wrong(doing, "receives what rank %d does not send: another part or kind of element",

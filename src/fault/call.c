@@ -14,16 +14,40 @@ static uint64_t mix(uint64_t word)
 
 uint64_t call_print(const struct call *call)
 {
-    uint64_t shape = (uint64_t)call->kind | (uint64_t)call->type << 8 | (uint64_t)call->op << 16 |
-                     (uint64_t)(uint32_t)call->root << 32;
-    return mix(mix(shape) ^ call->count);
+    uint64_t shape = (uint64_t)call->kind | (uint64_t)call->uneven << 7 | (uint64_t)call->type << 8 |
+                     (uint64_t)call->op << 16 | (uint64_t)(uint32_t)call->root << 32;
+    return mix(mix(shape) ^ (call->layout != NULL ? call->layout->print : call->count));
 }
 
+enum { DIGESTS = 32 };
+
+/* `count` is of all elements for a v-form. Each digest is of the counts of so many ranks in a row, where all ranks
+ * have to give the same counts. */
 struct packed_call {
     uint32_t kind, type, op, root;
     uint64_t count;
+    uint32_t uneven, ranks; /* ranks: 0 where there are no digests */
+    uint8_t digests[DIGESTS];
 };
 _Static_assert(sizeof(struct packed_call) <= CALL_BYTES, "a packed call fits its line");
+
+static int ranks_a_digest(uint32_t ranks)
+{
+    return (int)((ranks + DIGESTS - 1) / DIGESTS);
+}
+
+static void pack_digests(const struct call *call, struct packed_call *packed)
+{
+    const struct layout *layout = call->layout;
+    enum layout_side side = call->kind == COLLECTIVE_ALLGATHER ? LAYOUT_OUTPUT : LAYOUT_INPUT;
+    uint64_t words[DIGESTS] = { 0 };
+    packed->ranks = (uint32_t)layout->ranks;
+    for (int rank = 0; rank < layout->ranks; rank++) {
+        int digest = rank / ranks_a_digest(packed->ranks);
+        words[digest] = mix(words[digest] + layout_block(layout, side, rank).count + 1);
+        packed->digests[digest] = (uint8_t)words[digest];
+    }
+}
 
 void call_pack(const struct call *call, unsigned char bytes[CALL_BYTES])
 {
@@ -31,7 +55,10 @@ void call_pack(const struct call *call, unsigned char bytes[CALL_BYTES])
                                   .type = (uint32_t)call->type,
                                   .op = (uint32_t)call->op,
                                   .root = (uint32_t)call->root,
-                                  .count = call->count };
+                                  .count = call->layout != NULL ? call->layout->total : call->count,
+                                  .uneven = call->uneven };
+    if (call->layout != NULL && call->layout->print != 0)
+        pack_digests(call, &packed);
     memcpy(bytes, &packed, sizeof packed);
 }
 
@@ -43,7 +70,41 @@ struct call call_unpack(const unsigned char bytes[CALL_BYTES])
                           .type = (plait_type)packed.type,
                           .op = (plait_op)packed.op,
                           .root = (int)packed.root,
-                          .count = packed.count };
+                          .count = packed.count,
+                          .uneven = packed.uneven != 0 };
+}
+
+void call_compare_counts(const unsigned char one[CALL_BYTES], const unsigned char other[CALL_BYTES],
+                         char text[CALL_TEXT_BYTES])
+{
+    struct packed_call a, b;
+    memcpy(&a, one, sizeof a);
+    memcpy(&b, other, sizeof b);
+    text[0] = '\0';
+    if (a.ranks == 0 || a.ranks != b.ranks || a.kind != b.kind)
+        return;
+    int digest = 0, each = ranks_a_digest(a.ranks);
+    while (digest < DIGESTS && a.digests[digest] == b.digests[digest])
+        digest++;
+    if (digest == DIGESTS)
+        return;
+    if (each == 1)
+        snprintf(text, CALL_TEXT_BYTES, ", whose counts differ first at counts[%d]", digest);
+    else
+        snprintf(text, CALL_TEXT_BYTES, ", whose counts differ first within counts[%d..%d]", digest * each,
+                 (digest + 1) * each - 1);
+}
+
+const char *call_operation(const struct call *call)
+{
+    static const char *const uneven[COLLECTIVES] = {
+        [COLLECTIVE_ALLGATHER] = "all-gatherv", [COLLECTIVE_REDUCE_SCATTER] = "reduce-scatterv",
+        [COLLECTIVE_GATHER] = "gatherv",        [COLLECTIVE_SCATTER] = "scatterv",
+        [COLLECTIVE_ALLTOALL] = "all-to-allv",
+    };
+    if (call->uneven && (unsigned)call->kind < COLLECTIVES && uneven[call->kind] != NULL)
+        return uneven[call->kind];
+    return collective_name(call->kind);
 }
 
 void call_describe(const struct call *call, char text[CALL_TEXT_BYTES])
@@ -61,6 +122,6 @@ void call_describe(const struct call *call, char text[CALL_TEXT_BYTES])
         snprintf(op, sizeof op, ", %s", plait_op_name(call->op));
     if (collective_has_root(call->kind))
         snprintf(root, sizeof root, ", root %d", call->root);
-    snprintf(text, CALL_TEXT_BYTES, "%s of %zu %s%s%s", collective_name(call->kind), call->count,
-             plait_type_name(call->type), op, root);
+    snprintf(text, CALL_TEXT_BYTES, "%s of %zu %s%s%s", call_operation(call),
+             call->layout != NULL ? call->layout->total : call->count, plait_type_name(call->type), op, root);
 }
