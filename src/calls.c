@@ -120,6 +120,10 @@ plait_status calls_check(const struct comm *comm, const struct call *call, const
 
 /* ------------------------------------------------------------------- running */
 
+/* An operation of so many bytes a block takes longer than waking a thread for it. Smaller ones the caller begins
+ * itself: in the time of a wake-up they are done. */
+enum { HANDED_OVER_BYTES = 256 << 10 };
+
 static plait_status start(struct comm *comm, const struct call *call, plait_work **out)
 {
     struct work *work;
@@ -133,7 +137,10 @@ static plait_status start(struct comm *comm, const struct call *call, plait_work
     }
     *out = work->handle;
     engine_submit(&comm->world->engine, work);
-    engine_nudge(&comm->world->engine);
+    if (call->count * plait_type_size(call->type) >= HANDED_OVER_BYTES)
+        engine_hand_over(&comm->world->engine);
+    else
+        engine_nudge(&comm->world->engine);
     return PLAIT_OK;
 }
 

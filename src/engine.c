@@ -405,6 +405,14 @@ void engine_nudge(struct engine *engine)
         wake_thread(engine);
 }
 
+void engine_hand_over(struct engine *engine)
+{
+    if (engine->bell != NULL)
+        bell_ring(engine->bell);
+    atomic_fetch_add(&engine->thread_word, 1);
+    futex_wake(&engine->thread_word, 1); /* also while it only dozes, which may last too long here */
+}
+
 plait_status engine_wait(struct engine *engine, struct work *work, int64_t deadline)
 {
     while (work_status(work) == PLAIT_IN_PROGRESS && !deadline_passed(deadline)) {

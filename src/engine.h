@@ -86,6 +86,10 @@ void engine_submit(struct engine *engine, struct work *work);
 /* Makes the progress that can be made now, or has the driver look up. */
 void engine_nudge(struct engine *engine);
 
+/* Has the background thread, or who drives already, take up what was submitted, while the caller goes on at
+ * once: for works that last longer than it takes to wake a thread. */
+void engine_hand_over(struct engine *engine);
+
 /* A work is done: wakes those who may wait for it. The driver's. */
 void engine_work_done(struct engine *engine);
 
