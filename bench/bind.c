@@ -43,3 +43,9 @@ int bind_to_core(int local_rank, int local_size)
     CPU_SET(cpu, &own);
     return sched_setaffinity(0, sizeof own, &own) == 0 ? cpu : NOT_BOUND;
 }
+
+int bind_allowed(void)
+{
+    cpu_set_t allowed;
+    return sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
+}

@@ -10,4 +10,7 @@ enum { NOT_BOUND = -1 };
  * Every rank has to be allowed the same CPUs. */
 int bind_to_core(int local_rank, int local_size);
 
+/* CPUs that the calling thread may run on; at least 1. */
+int bind_allowed(void);
+
 #endif

@@ -18,49 +18,52 @@ static void *output_of(const struct call *call)
 
 static plait_status start_all_reduce(const struct call *call)
 {
-    return plait_allreduce(call->comm, call->input, call->output, call->count, call->type, call->op, NULL);
+    return plait_allreduce(call->comm, call->input, call->output, call->count, call->type, call->op,
+                           call->work);
 }
 
 static plait_status start_reduce(const struct call *call)
 {
     return plait_reduce(call->comm, call->input, output_of(call), call->count, call->type, call->op,
-                        call->root, NULL);
+                        call->root, call->work);
 }
 
 static plait_status start_broadcast(const struct call *call)
 {
-    return plait_broadcast(call->comm, call->output, call->count, call->type, call->root, NULL);
+    return plait_broadcast(call->comm, call->output, call->count, call->type, call->root, call->work);
 }
 
 static plait_status start_all_gather(const struct call *call)
 {
-    return plait_allgather(call->comm, call->input, call->output, call->count, call->type, NULL);
+    return plait_allgather(call->comm, call->input, call->output, call->count, call->type, call->work);
 }
 
 static plait_status start_reduce_scatter(const struct call *call)
 {
     return plait_reduce_scatter(call->comm, call->input, call->output, call->count, call->type, call->op,
-                                NULL);
+                                call->work);
 }
 
 static plait_status start_gather(const struct call *call)
 {
-    return plait_gather(call->comm, call->input, output_of(call), call->count, call->type, call->root, NULL);
+    return plait_gather(call->comm, call->input, output_of(call), call->count, call->type, call->root,
+                        call->work);
 }
 
 static plait_status start_scatter(const struct call *call)
 {
-    return plait_scatter(call->comm, input_of(call), call->output, call->count, call->type, call->root, NULL);
+    return plait_scatter(call->comm, input_of(call), call->output, call->count, call->type, call->root,
+                         call->work);
 }
 
 static plait_status start_all_to_all(const struct call *call)
 {
-    return plait_alltoall(call->comm, call->input, call->output, call->count, call->type, NULL);
+    return plait_alltoall(call->comm, call->input, call->output, call->count, call->type, call->work);
 }
 
 static plait_status start_barrier(const struct call *call)
 {
-    return plait_barrier(call->comm, NULL);
+    return plait_barrier(call->comm, call->work);
 }
 
 /* Round the ring: the receive is posted first, so that large messages find their buffers. */

@@ -28,6 +28,7 @@ struct call {
     plait_type type;
     plait_op op;
     void *input, *output; /* collective_place() sets them */
+    plait_work **work;    /* NULL: the call blocks */
 };
 
 /* Where an element of the output comes from. */

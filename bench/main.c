@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "launch.h"
+#include "micro.h"
 #include "options.h"
 #include "rank.h"
 
@@ -59,6 +60,9 @@ static int run_threads(const struct options *options)
 
 int main(int argc, char **argv)
 {
+    const struct micro_tool *tool = argc > 1 ? micro_find(argv[1]) : NULL;
+    if (tool)
+        return micro_run(tool, argc - 1, argv + 1);
     struct options options;
     options_parse(&options, argc, argv);
     if (options.threads)

@@ -98,6 +98,8 @@ static const char after_options[] =
     "  plait-perf --ranks 4 -b 1K -e 1M -f 2 all       every collective\n"
     "  plait-perf --threads 2 -d bf16,f32 -o average   ranks as threads\n"
     "  plait-perf --ranks 2 --json=rows.json all       for a script\n"
+    "  plait-perf --ranks 2 -b 1M --explain            where the time goes\n"
+    "  plait-perf --ranks 2 overlap -b 64K -e 16M      what a caller's own work hides of it\n"
     "  torchrun --no-python --nproc-per-node 2 plait-perf all_gather\n"
     "\n"
     "The slowest rank's time counts: median and 99th percentile of the samples. algbw = size / time, busbw "
@@ -153,6 +155,10 @@ static void add_collective(struct options *options, struct argp_state *state, co
 {
     bool all = strcmp(name, "all") == 0;
     const struct collective *found = collective_find(name);
+    if (strcmp(name, "overlap") == 0) {
+        options->overlap = true;
+        return;
+    }
     if (!all && !found)
         bad_value(state, "collective", name, COLLECTIVES);
     for (size_t i = 0; collective_at(i); i++)
@@ -240,7 +246,8 @@ static const char *parse_json(struct argp_state *state, const char *value)
     if (value)
         return value;
     const char *next = state->next < state->argc ? state->argv[state->next] : NULL;
-    if (!next || (next[0] == '-' && next[1]) || strcmp(next, "all") == 0 || collective_find(next))
+    if (!next || (next[0] == '-' && next[1]) || strcmp(next, "all") == 0 || strcmp(next, "overlap") == 0 ||
+        collective_find(next))
         return "-";
     state->next++;
     return next;
@@ -260,6 +267,8 @@ static void finish(struct options *options, struct argp_state *state)
     options->measure_end = options->step_factor <= 0 && !options->step_bytes;
     if (options->measure_end)
         options->step_factor = 8;
+    if (options->overlap && (options->cold || options->explain))
+        argp_error(state, "--cold and --explain are not for overlap: leave them out");
     if (options->least_bytes > options->most_bytes)
         argp_error(state, "-b %zu is more than -e %zu", options->least_bytes, options->most_bytes);
     if (!options->step_bytes && options->step_factor <= 1 && options->least_bytes < options->most_bytes)
@@ -326,7 +335,7 @@ void options_parse(struct options *options, int argc, char **argv)
 {
     static char doc[sizeof before_options + sizeof after_options];
     snprintf(doc, sizeof doc, "%s\v%s", before_options, after_options);
-    const struct argp argp = { table, parse_option, "[COLLECTIVE...]", doc, NULL, NULL, NULL };
+    const struct argp argp = { table, parse_option, "[overlap] [COLLECTIVE...]", doc, NULL, NULL, NULL };
     *options = (struct options){
         .least_bytes = 8, .most_bytes = (size_t)64 << 20, .warmups = 5, .checks = 1, .bind = true
     };

@@ -33,6 +33,7 @@ struct options {
     int warmups, checks;
     bool cold;    /* buffers that no cache holds */
     bool explain; /* where the time went */
+    bool overlap; /* how much of operations is hidden behind what their caller does meanwhile */
     bool seeded;
     uint64_t seed;
 

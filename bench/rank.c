@@ -12,6 +12,7 @@
 #include "bind.h"
 #include "cold.h"
 #include "data.h"
+#include "overlap.h"
 #include "report.h"
 
 enum { POISON = 0xa5, PAGE = 4096, ELEMENT_MOST = 8 };
@@ -58,6 +59,14 @@ static void complain(const struct rank *rank, plait_status status)
             *rank->trouble ? rank->trouble : plait_last_error());
 }
 
+/* The thread that makes progress while a caller computes inherits the caller's binding: where there is a second
+ * core for each rank, overlap is measured with it free. */
+static bool wants_binding(const struct rank *rank)
+{
+    return rank->options->bind &&
+           !(rank->options->overlap && bind_allowed() >= 2 * plait_world_local_size(rank->world));
+}
+
 static plait_status join(struct rank *rank, plait_thread_group *group, int number)
 {
     plait_world_options options = { .struct_size = sizeof options, .timeout_ms = rank->options->timeout_ms };
@@ -76,7 +85,7 @@ static plait_status join(struct rank *rank, plait_thread_group *group, int numbe
         return trouble(rank, PLAIT_INVALID_ARGUMENT, "-r %d: good values are 0 to %d, all, rotate",
                        rank->options->root, rank->ranks - 1);
     /* Not before the world is there: Plait looks at how many cores the ranks have between them. */
-    rank->cpu = rank->options->bind
+    rank->cpu = wants_binding(rank)
                     ? bind_to_core(plait_world_local_rank(rank->world), plait_world_local_size(rank->world))
                     : NOT_BOUND;
     return PLAIT_OK;
@@ -193,6 +202,20 @@ static void complain_wrong(const struct call *call, bool in_place, const struct 
             tally->got, tally->want);
 }
 
+static struct call call_of(const struct rank *rank, const struct row *row, bool in_place)
+{
+    struct call call = { .collective = row->collective,
+                         .comm = rank->comm,
+                         .rank = rank->rank,
+                         .ranks = rank->ranks,
+                         .root = row->root >= 0 ? row->root : 0,
+                         .count = row->count,
+                         .type = row->type,
+                         .op = row->op };
+    collective_place(&call, rank->input, rank->output, in_place);
+    return call;
+}
+
 /* One operation on fresh data. Counts what is wrong on this rank. */
 static plait_status check_once(struct rank *rank, struct call *call, bool in_place, bool rotate,
                                uint64_t counts[2])
@@ -258,15 +281,7 @@ static plait_status measure_place(struct rank *rank, const struct row *row, bool
     struct repetition repetition = { .rotate = row->root == ROOT_ROTATES,
                                      .whole = row->bytes,
                                      .cold_room = rank->options->cold ? rank->capacity : 0 };
-    repetition.call = (struct call){ .collective = row->collective,
-                                     .comm = rank->comm,
-                                     .rank = rank->rank,
-                                     .ranks = rank->ranks,
-                                     .root = row->root >= 0 ? row->root : 0,
-                                     .count = row->count,
-                                     .type = row->type,
-                                     .op = row->op };
-    collective_place(&repetition.call, rank->input, rank->output, in_place);
+    repetition.call = call_of(rank, row, in_place);
     plait_status status = check(rank, &repetition.call, in_place, repetition.rotate, measurement);
     calm_buffers(rank, row, in_place);
     if (status == PLAIT_OK)
@@ -284,8 +299,25 @@ static plait_status measure_place(struct rank *rank, const struct row *row, bool
     return status;
 }
 
+/* A row of "overlap", out of place where the API allows it. */
+static plait_status overlap_row(struct rank *rank, const struct row *row)
+{
+    struct overlap overlap = { 0 };
+    bool in_place = !row->collective->out_of_place;
+    struct call call = call_of(rank, row, in_place);
+    calm_buffers(rank, row, in_place);
+    plait_status status = overlap_measure(&call, rank->options, &overlap);
+    if (status == PLAIT_OUT_OF_MEMORY)
+        return trouble(rank, status, "no memory for samples");
+    if (status == PLAIT_OK && rank->reporting)
+        report_overlap(&rank->report, row, &overlap);
+    return status;
+}
+
 static plait_status measure_row(struct rank *rank, const struct row *row)
 {
+    if (rank->options->overlap)
+        return overlap_row(rank, row);
     struct measurement places[PLACES] = { 0 };
     plait_status status = PLAIT_OK;
     if (rank->reporting)
@@ -343,9 +375,10 @@ static plait_status measure_ops(struct rank *rank, struct row *row)
 static plait_status measure_collective(struct rank *rank, const struct collective *collective)
 {
     struct row row = { .collective = collective, .root = NO_ROOT };
-    if (rank->ranks < collective->least_ranks) {
+    if (rank->ranks < collective->least_ranks || (rank->options->overlap && !collective->reports_plan)) {
         if (rank->reporting)
-            report_note(&rank->report, "sendrecv needs two ranks: left out");
+            report_note(&rank->report, rank->options->overlap ? "sendrecv is two works, for overlap: left out"
+                                                              : "sendrecv needs two ranks: left out");
         return PLAIT_OK;
     }
     if (collective->output == NO_DATA)

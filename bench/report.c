@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "bind.h"
+#include "overlap.h"
 #include "text.h"
 
 static const char *type_of(const struct row *row)
@@ -233,8 +234,22 @@ void report_row(struct report *report, const struct row *row, const struct measu
         print_row(report, row, places);
 }
 
+void report_overlap(struct report *report, const struct row *row, const struct overlap *overlap)
+{
+    if (report->json)
+        overlap_json(report->json, row, report->ranks, overlap);
+    if (!report->table)
+        return;
+    if (report->section != row->collective)
+        overlap_print_head(report->table, row->collective);
+    report->section = row->collective;
+    overlap_print(report->table, row, overlap);
+}
+
 static void print_summary(const struct report *report)
 {
+    if (report->options->overlap)
+        return;
     if (report->options->checks)
         fprintf(report->table, "# Out of bounds values : %" PRIu64 " %s\n", report->wrong,
                 report->wrong ? "FAILED" : "OK");

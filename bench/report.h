@@ -30,6 +30,8 @@ struct measurement {
     const struct share *shares;     /* a rank each, of --explain; NULL otherwise */
 };
 
+struct overlap;
+
 /* A rank, as it introduces itself. */
 struct introduction {
     int64_t pid;
@@ -58,6 +60,7 @@ void report_header(struct report *report, const plait_world_facts *facts, uint64
 void report_note(struct report *report, const char *text);
 void report_progress(const struct report *report, const struct row *row);
 void report_row(struct report *report, const struct row *row, const struct measurement places[PLACES]);
+void report_overlap(struct report *report, const struct row *row, const struct overlap *overlap);
 /* The summary; then closes. False, with a line on stderr, if something could not be written. */
 bool report_close(struct report *report, bool complete);
 

@@ -113,7 +113,7 @@ class Perf(unittest.TestCase):
         self.assertEqual(roots, {"rotate"})
 
     def test_cold_caches(self):
-        rows = self.rows("-t", "2", "--cold", "-b", "8", "-e", "1M", "-f", "64", "-n", "5", "all")
+        rows = self.rows("-t", "2", "--cold", "-b", "8", "-e", "64K", "-f", "64", "-n", "3", "all_reduce", "scatter", "sendrecv")
         self.assertEqual({row["cold"] for row in rows}, {True})
         self.assertEqual(sum(row["wrong"] for row in rows), 0)
 
@@ -142,6 +142,60 @@ class Perf(unittest.TestCase):
         table = run("-t", "3", "--explain", "-b", "1M", "-e", "1M", "-n", "5").stdout
         self.assertRegex(table, r"#      rank 2 +[0-9.]+ .* mostly for rank [01]\n")
         self.assertRegex(table, r"On average \d+ % waiting, \d+ % copying at [0-9.]+ GB/s, \d+ % reducing at")
+
+    def test_overlap(self):
+        rows = self.rows("--ranks", "2", "overlap", "-b", "64K", "-e", "1M", "-f", "16", "-n", "11", "all_reduce",
+                         "broadcast")
+        self.assertEqual([(row["overlap"], row["bytes"]) for row in rows],
+                         [(name, size) for name in ("all_reduce", "broadcast") for size in (65536, 1 << 20)])
+        for row in rows:
+            self.assertEqual((row["ranks"], row["samples"]), (2, 11))
+            self.assertGreater(row["blocking_us"], 0)
+            self.assertGreater(row["async_us"], 0)
+            for name in ("computing", "sleeping"):
+                beside = row[name]
+                serial = row["blocking_us"] + beside["alone_us"]
+                self.assertAlmostEqual(beside["to_serial"], beside["both_us"] / serial, delta=1e-6 * beside["to_serial"])
+                saved = (serial - beside["both_us"]) / min(row["blocking_us"], beside["alone_us"])
+                self.assertAlmostEqual(beside["hidden"], saved, delta=1e-6 * abs(saved) + 1e-6)
+        table = run("-t", "2", "overlap", "-b", "64K", "-e", "64K", "-n", "11", "all").stdout
+        self.assertEqual(len([line for line in table.splitlines() if not line.startswith("#")]), len(COLLECTIVES) - 1)
+        self.assertIn("sendrecv is two works", table)
+
+    def test_kernels(self):
+        rows = self.rows("kernels", "-d", "f32,bf16", "-o", "sum,max", "-b", "4K", "-e", "16K")
+        self.assertEqual({row["bytes"] for row in rows}, {4096, 16384})
+        self.assertEqual([(row["set"] == "plain", row["type"], row["op"]) for row in rows if row["bytes"] == 4096],
+                         [(True, "any", "none"), (False, "f32", "sum"), (False, "f32", "max"),
+                          (False, "bf16", "sum"), (False, "bf16", "max")])
+        for row in rows:
+            self.assertGreater(row["gbs"], 0)
+            self.assertGreater(row["to_plain"], 0)
+        table = run("kernels", "-d", "i8", "--set", "scalar", "-b", "4K", "-e", "4K").stdout
+        self.assertRegex(table, r"(?m)^ +scalar +i8 +sum +[0-9.]+ +\d+ %$")
+
+    def test_copies(self):
+        rows = self.rows("copy", "-b", "4K", "-e", "64K")
+        self.assertEqual([row["bytes"] for row in rows], [4096, 16384, 65536])
+        for row in rows:
+            for kind in ("cached", "streamed", "memcpy"):
+                self.assertGreater(row[kind + "_gbs"], 0)
+                self.assertGreater(row[kind + "_all_gbs"], 0)
+
+    @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "needs two cores")
+    def test_lines(self):
+        rows = self.rows("line")
+        self.assertEqual(len(rows), len(os.sched_getaffinity(0)) - 1)
+        for row in rows:
+            self.assertNotEqual(*row["cpus"])
+            self.assertTrue(0 < row["best_ns"] <= row["median_ns"] <= row["p95_ns"] <= row["max_ns"], row)
+
+    def test_wake_ups(self):
+        rows = {row["what"]: row for row in self.rows("wake")}
+        self.assertLessEqual({"rank_sleeps", "yield", "wake_here", "yield_here", "clock", "nap"}, set(rows))
+        self.assertGreater(rows["nap"]["best_us"], 50)
+        for row in rows.values():
+            self.assertTrue(0 <= row["best_us"] <= row["median_us"] <= row["p95_us"] <= row["max_us"], row)
 
     def test_one_rank(self):
         rows = self.rows("-b", "64", "-e", "64", "-n", "2", "all")
@@ -189,6 +243,9 @@ class Perf(unittest.TestCase):
             (("--ranks", "2", "--threads", "2"), "exclude"), (("-g", "8"), "--ranks"), (("-f", "x"), "from 1"),
             (("-f", "nan"), "from 1"), (("-t", "0"), "from 1"),
             (("--no-such-option",), "--help"),
+            (("overlap", "--cold"), "leave them out"), (("kernels", "-d", "f8"), "bf16"), (("kernels", "-o", "x"), "max"),
+            (("copy", "-b", "8"), "from 64"), (("copy", "-b", "1M", "-e", "4K"), "more than"), (("copy", "x"), "no argument"),
+            (("line", "-d", "f32"), "not for line"), (("wake", "--set", "scalar"), "not for wake"),
         ):
             with self.subTest(arguments=arguments):
                 done = run(*arguments)
@@ -204,6 +261,9 @@ class Perf(unittest.TestCase):
                 self.assertEqual(done.returncode, 1)
                 self.assertRegex(done.stderr, r"^plait-perf: rank 0: PLAIT_\w+: ")
                 self.assertIn(piece, done.stderr)
+        done = run("kernels", "--set", "none")
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertRegex(done.stderr, "^plait-perf: --set none: .* scalar")
 
     def start_long(self, *how):
         """A run that would take minutes, and the pids of its ranks, once they have begun."""

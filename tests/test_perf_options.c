@@ -130,6 +130,9 @@ static void json_takes_the_next_word_unless_it_means_something(void **state)
     parse(&options, (const char *const[]){ "--json", "all_gather", NULL });
     assert_string_equal(options.json, "-");
     assert_string_equal(options.collectives[0]->name, "all_gather");
+    parse(&options, (const char *const[]){ "overlap", "--json", NULL });
+    assert_string_equal(options.json, "-");
+    assert_true(options.overlap);
     parse(&options, (const char *const[]){ "-J", "-", NULL });
     assert_string_equal(options.json, "-");
     parse(&options, (const char *const[]){ "--json=rows.json", NULL });
