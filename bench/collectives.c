@@ -66,6 +66,100 @@ static plait_status start_barrier(const struct call *call)
     return plait_barrier(call->comm, call->work);
 }
 
+/* --------------------------------------------------------------------- v-forms */
+
+/* Where block `index` of an uneven whole begins; of block `ranks`, where all end. */
+static size_t uneven_first(const struct call *call, int index)
+{
+    size_t ranks = (size_t)call->ranks, block = (size_t)index;
+    return call->count * ranks * block * (block + 1) / (ranks * (ranks + 1));
+}
+
+static size_t uneven_length(const struct call *call, int index)
+{
+    return uneven_first(call, index + 1) - uneven_first(call, index);
+}
+
+/* Of all-to-all: what goes from one rank to another, as much as comes back. */
+static size_t exchanged(const struct call *call, int a, int b)
+{
+    return uneven_length(call, (a + b) % call->ranks);
+}
+
+/* Of all-to-all: where the block for, or from, `peer` begins in the buffer of `rank`. */
+static size_t exchanged_first(const struct call *call, int rank, int peer)
+{
+    size_t first = 0;
+    for (int before = 0; before < peer; before++)
+        first += exchanged(call, rank, before);
+    return first;
+}
+
+void collective_counts(const struct call *call, size_t *counts)
+{
+    bool pairs = call->collective->input == BLOCK_PER_RANK && call->collective->output == BLOCK_PER_RANK;
+    for (int rank = 0; rank < call->ranks; rank++)
+        counts[rank] = pairs ? exchanged(call, call->rank, rank) : uneven_length(call, rank);
+}
+
+static plait_status start_all_gather_v(const struct call *call)
+{
+    return plait_allgatherv(call->comm, call->input, call->counts[call->rank], call->output, call->counts,
+                            NULL, call->type, call->work);
+}
+
+static plait_status start_reduce_scatter_v(const struct call *call)
+{
+    return plait_reduce_scatterv(call->comm, call->input, call->output, call->counts, call->type, call->op,
+                                 call->work);
+}
+
+static plait_status start_gather_v(const struct call *call)
+{
+    return plait_gatherv(call->comm, call->input, call->counts[call->rank], output_of(call), call->counts,
+                         NULL, call->type, call->root, call->work);
+}
+
+static plait_status start_scatter_v(const struct call *call)
+{
+    return plait_scatterv(call->comm, input_of(call), call->counts, NULL, call->output,
+                          call->counts[call->rank], call->type, call->root, call->work);
+}
+
+static plait_status start_all_to_all_v(const struct call *call)
+{
+    return plait_alltoallv(call->comm, call->input, call->counts, NULL, call->output, call->counts, NULL,
+                           call->type, call->work);
+}
+
+static struct origin from_each_uneven(const struct call *call, size_t index)
+{
+    int rank = 0;
+    while (index >= uneven_first(call, rank + 1))
+        rank++;
+    return (struct origin){ rank, index - uneven_first(call, rank) };
+}
+
+static struct origin from_all_uneven(const struct call *call, size_t index)
+{
+    return (struct origin){ ALL_RANKS, uneven_first(call, call->rank) + index };
+}
+
+static struct origin from_root_uneven(const struct call *call, size_t index)
+{
+    return (struct origin){ call->root, uneven_first(call, call->rank) + index };
+}
+
+static struct origin from_each_exchanged(const struct call *call, size_t index)
+{
+    int rank = 0;
+    for (; index >= exchanged(call, call->rank, rank); rank++)
+        index -= exchanged(call, call->rank, rank);
+    return (struct origin){ rank, exchanged_first(call, rank, call->rank) + index };
+}
+
+/* ------------------------------------------------------------------------ others */
+
 /* Round the ring: the receive is posted first, so that large messages find their buffers. */
 static plait_status start_sendrecv(const struct call *call)
 {
@@ -158,9 +252,24 @@ static const struct collective table[] = {
     { .name = "scatter", .rooted = true, .input_at_root = true, .out_of_place = true, .in_place = true,
       .input = BLOCK_PER_RANK, .output = ONE_BLOCK, .reports_plan = true, .least_ranks = 1,
       .bus_factor = factor_others, .start = start_scatter, .origin = from_root_block },
-    { .name = "all_to_all", .out_of_place = true,
+    { .name = "all_to_all", .out_of_place = true, .in_place = true,
       .input = BLOCK_PER_RANK, .output = BLOCK_PER_RANK, .reports_plan = true, .least_ranks = 1,
       .bus_factor = factor_others, .start = start_all_to_all, .origin = from_each_block },
+    { .name = "all_gather_v", .uneven = true, .out_of_place = true, .in_place = true,
+      .input = ONE_BLOCK, .output = BLOCK_PER_RANK, .reports_plan = true, .least_ranks = 1,
+      .bus_factor = factor_others, .start = start_all_gather_v, .origin = from_each_uneven },
+    { .name = "reduce_scatter_v", .uneven = true, .reduces = true, .out_of_place = true, .in_place = true,
+      .input = BLOCK_PER_RANK, .output = ONE_BLOCK, .reports_plan = true, .least_ranks = 1,
+      .bus_factor = factor_others, .start = start_reduce_scatter_v, .origin = from_all_uneven },
+    { .name = "gather_v", .uneven = true, .rooted = true, .output_at_root = true, .out_of_place = true, .in_place = true,
+      .input = ONE_BLOCK, .output = BLOCK_PER_RANK, .reports_plan = true, .least_ranks = 1,
+      .bus_factor = factor_others, .start = start_gather_v, .origin = from_each_uneven },
+    { .name = "scatter_v", .uneven = true, .rooted = true, .input_at_root = true, .out_of_place = true, .in_place = true,
+      .input = BLOCK_PER_RANK, .output = ONE_BLOCK, .reports_plan = true, .least_ranks = 1,
+      .bus_factor = factor_others, .start = start_scatter_v, .origin = from_root_uneven },
+    { .name = "all_to_all_v", .uneven = true, .out_of_place = true, .in_place = true,
+      .input = BLOCK_PER_RANK, .output = BLOCK_PER_RANK, .reports_plan = true, .least_ranks = 1,
+      .bus_factor = factor_others, .start = start_all_to_all_v, .origin = from_each_exchanged },
     { .name = "barrier", .out_of_place = true, .input = NO_DATA, .output = NO_DATA,
       .reports_plan = true, .least_ranks = 1, .bus_factor = factor_one, .start = start_barrier },
     { .name = "sendrecv", .out_of_place = true, .input = ONE_BLOCK, .output = ONE_BLOCK, .least_ranks = 2,
@@ -219,18 +328,25 @@ size_t collective_count(const struct collective *collective, int ranks, plait_ty
     return bytes < unit ? 1 : bytes / unit;
 }
 
+static size_t elements(const struct call *call, enum extent extent)
+{
+    if (call->collective->uneven && extent == ONE_BLOCK)
+        return uneven_length(call, call->rank);
+    return call->count * blocks(extent, call->ranks);
+}
+
 size_t collective_input_count(const struct call *call)
 {
     if (call->collective->input_at_root && call->rank != call->root)
         return 0;
-    return call->count * blocks(call->collective->input, call->ranks);
+    return elements(call, call->collective->input);
 }
 
 size_t collective_output_count(const struct call *call)
 {
     if (call->collective->output_at_root && call->rank != call->root)
         return 0;
-    return call->count * blocks(call->collective->output, call->ranks);
+    return elements(call, call->collective->output);
 }
 
 void collective_place(struct call *call, void *input, void *output, bool in_place)
@@ -240,8 +356,8 @@ void collective_place(struct call *call, void *input, void *output, bool in_plac
     call->output = output;
     if (!in_place || collective->input == collective->output)
         return;
-    unsigned char *own =
-        (unsigned char *)output + (size_t)call->rank * call->count * plait_type_size(call->type);
+    size_t before = collective->uneven ? uneven_first(call, call->rank) : (size_t)call->rank * call->count;
+    unsigned char *own = (unsigned char *)output + before * plait_type_size(call->type);
     if (collective->output == BLOCK_PER_RANK)
         call->input = own;
     else

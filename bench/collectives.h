@@ -29,6 +29,7 @@ struct call {
     plait_op op;
     void *input, *output; /* collective_place() sets them */
     plait_work **work;    /* NULL: the call blocks */
+    const size_t *counts; /* of the v-forms, by collective_counts() */
 };
 
 /* Where an element of the output comes from. */
@@ -43,6 +44,8 @@ struct collective {
     bool rooted;                        /* has a root */
     bool input_at_root, output_at_root; /* the other ranks have none */
     bool out_of_place, in_place;        /* what the API allows */
+    bool uneven;                        /* a v-form: of all ranks' blocks, one after another, block r is r + 1
+                                           times as long as block 0; all-to-all begins with its own rank's */
     enum extent input, output;
     bool reports_plan; /* plait_comm_last_plan() tells how it went */
     int least_ranks;
@@ -62,6 +65,9 @@ size_t collective_whole(const struct collective *collective, int ranks, size_t c
 
 /* The `count` whose bigger buffer comes nearest to `bytes` from below; at least 1 unless `bytes` is 0. */
 size_t collective_count(const struct collective *collective, int ranks, plait_type type, size_t bytes);
+
+/* What a v-form's rank moves to and from each rank; `counts` has room for a number a rank. */
+void collective_counts(const struct call *call, size_t *counts);
 
 /* Elements of this rank's own input or output: 0 where it has none. */
 size_t collective_input_count(const struct call *call);

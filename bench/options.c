@@ -8,8 +8,8 @@
 #include "values.h"
 
 #define COLLECTIVES                                                                                          \
-    "all_reduce, reduce, broadcast, all_gather, reduce_scatter, gather, scatter, all_to_all, barrier, "      \
-    "sendrecv, all"
+    "all_reduce, reduce, broadcast, all_gather, reduce_scatter, gather, scatter, all_to_all, all_gather_v, " \
+    "reduce_scatter_v, gather_v, scatter_v, all_to_all_v, barrier, sendrecv, all"
 #define TYPES "i8, u8, i32, u32, i64, u64, f16, bf16, f32, f64, all"
 #define OPS "sum, product, min, max, average, all"
 #define SIZES "bytes such as 8, 64K, 1M or 2G (powers of 1024)"

@@ -31,6 +31,7 @@ struct rank {
     double *samples;
     struct share *shares; /* of --explain: a rank each, for each place */
     uint64_t *keys;       /* one for each rank */
+    size_t *counts;       /* of the v-forms: one for each rank */
     uint64_t seed, checks;
     uint64_t wrong;    /* on all ranks */
     char trouble[256]; /* our own sentence on a failure; "": the library has one */
@@ -127,8 +128,9 @@ static plait_status allocate(struct rank *rank)
     rank->output = aligned_alloc(PAGE, size);
     rank->samples = malloc(measure_samples_most(rank->options) * sizeof *rank->samples);
     rank->keys = malloc((size_t)rank->ranks * sizeof *rank->keys);
+    rank->counts = malloc((size_t)rank->ranks * sizeof *rank->counts);
     rank->shares = malloc(PLACES * (size_t)rank->ranks * sizeof *rank->shares);
-    if (!rank->input || !rank->output || !rank->samples || !rank->keys || !rank->shares)
+    if (!rank->input || !rank->output || !rank->samples || !rank->keys || !rank->counts || !rank->shares)
         return trouble(rank, PLAIT_OUT_OF_MEMORY, "no memory for two buffers of %zu bytes", size);
     memset(rank->input, POISON, size);
     memset(rank->output, POISON, size);
@@ -212,6 +214,10 @@ static struct call call_of(const struct rank *rank, const struct row *row, bool 
                          .count = row->count,
                          .type = row->type,
                          .op = row->op };
+    if (row->collective->uneven) {
+        collective_counts(&call, rank->counts);
+        call.counts = rank->counts;
+    }
     collective_place(&call, rank->input, rank->output, in_place);
     return call;
 }
@@ -422,6 +428,7 @@ int rank_run(const struct options *options, plait_thread_group *group, int numbe
     free(rank.output);
     free(rank.samples);
     free(rank.shares);
+    free(rank.counts);
     free(rank.keys);
     return status == PLAIT_OK && written && rank.wrong == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

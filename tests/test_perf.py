@@ -15,10 +15,11 @@ PERF = sys.argv[1] if len(sys.argv) > 1 else "build/release/bench/plait-perf"
 LIMIT_S = 60
 
 COLLECTIVES = ("all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "gather", "scatter",
-               "all_to_all", "barrier", "sendrecv")
-REDUCING = ("all_reduce", "reduce", "reduce_scatter")
-ROOTED = ("reduce", "broadcast", "gather", "scatter")
-PLACES = {"broadcast": [True], "all_to_all": [False], "barrier": [False], "sendrecv": [False]}
+               "all_to_all", "all_gather_v", "reduce_scatter_v", "gather_v", "scatter_v", "all_to_all_v", "barrier",
+               "sendrecv")
+REDUCING = ("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_v")
+ROOTED = ("reduce", "broadcast", "gather", "scatter", "gather_v", "scatter_v")
+PLACES = {"broadcast": [True], "barrier": [False], "sendrecv": [False]}
 KEYS = {"collective", "type", "op", "root", "ranks", "bytes", "count", "in_place", "time_us", "p99_us",
         "max_us", "cold", "algbw_gbs", "busbw_gbs", "iters", "wrong", "checked", "line_ns", "transport", "plan"}
 
@@ -26,7 +27,7 @@ KEYS = {"collective", "type", "op", "root", "ranks", "bytes", "count", "in_place
 def bus_factor(collective, ranks):
     if collective == "all_reduce":
         return 2 * (ranks - 1) / ranks
-    if collective in ("all_gather", "reduce_scatter", "gather", "scatter", "all_to_all"):
+    if collective.removesuffix("_v") in ("all_gather", "reduce_scatter", "gather", "scatter", "all_to_all"):
         return (ranks - 1) / ranks
     return 1
 
