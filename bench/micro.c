@@ -89,14 +89,24 @@ static void open_json(struct micro *micro, struct argp_state *state, const char 
         micro->table = NULL;
 }
 
+static int letter_of(int key)
+{
+    return key == OPTION_SET ? 's' : key;
+}
+
+/* The options that `tool` has, for its --help; `own` has room for all. */
+static void pick_options(const struct micro_tool *tool, struct argp_option *own)
+{
+    for (const struct argp_option *option = table; option->name; option++)
+        if (strchr(tool->accepts, letter_of(option->key)))
+            *own++ = *option;
+    *own = (struct argp_option){ 0 };
+}
+
 static error_t parse_option(int key, char *value, struct argp_state *state)
 {
     const struct parsing *parsing = state->input;
     struct micro *micro = parsing->micro;
-    int letter = key == OPTION_SET ? 's' : key;
-    if (letter > ' ' && letter < 127 && !strchr(parsing->tool->accepts, letter) && value)
-        argp_error(state, "%s is not for %s: leave it out",
-                   key == OPTION_SET ? "--set" : (char[]){ '-', (char)letter, '\0' }, parsing->tool->name);
     switch (key) {
     case 'd': parse_types(micro, state, value); return 0;
     case 'o': parse_ops(micro, state, value); return 0;
@@ -124,7 +134,9 @@ int micro_run(const struct micro_tool *tool, int argc, char **argv)
     struct parsing parsing = { &micro, tool };
     snprintf(doc, sizeof doc, "%s\v%s", tool->doc, tool->explanation);
     snprintf(name, sizeof name, "plait-perf %s", tool->name);
-    const struct argp argp = { table, parse_option, "", doc, NULL, NULL, NULL };
+    struct argp_option own[sizeof table / sizeof table[0]];
+    pick_options(tool, own);
+    const struct argp argp = { own, parse_option, "", doc, NULL, NULL, NULL };
     parse_types(&micro, NULL, "all");
     parse_ops(&micro, NULL, "sum");
     argp_err_exit_status = EXIT_USAGE;

@@ -89,27 +89,34 @@ static const struct argp_option table[] = {
 };
 /* clang-format on */
 
+/* clang-format off */
 static const char before_options[] =
-    "Measures Plait's collectives and checks their results, with nccl-tests' options and columns.";
+    "Measures Plait's collectives and checks their results, with nccl-tests' options and columns.\n"
+    "\n"
+    "  plait-perf [COLLECTIVE...]          how long collectives take\n"
+    "  plait-perf overlap                  what is hidden behind the caller's work\n"
+    "  plait-perf kernels|copy|line|wake   what they are made of (each has a --help)";
 
 static const char after_options[] =
     "Examples:\n"
     "  plait-perf --ranks 2                            all_reduce, 8 B to 64 MiB\n"
     "  plait-perf --ranks 4 -b 1K -e 1M -f 2 all       every collective\n"
     "  plait-perf --threads 2 -d bf16,f32 -o average   ranks as threads\n"
+    "  plait-perf --ranks 2 -b 1M -e 1M --explain      where the time goes\n"
+    "  plait-perf --ranks 2 --cold                     buffers that no cache holds\n"
     "  plait-perf --ranks 2 --json=rows.json all       for a script\n"
-    "  plait-perf --ranks 2 -b 1M --explain            where the time goes\n"
-    "  plait-perf --ranks 2 overlap -b 64K -e 16M      what a caller's own work hides of it\n"
+    "  plait-perf overlap --ranks 2 -b 64K -e 16M\n"
     "  torchrun --no-python --nproc-per-node 2 plait-perf all_gather\n"
     "\n"
-    "The slowest rank's time counts: median and 99th percentile of the samples. algbw = size / time, busbw "
-    "as nccl-tests has it, 1 GB = 1e9 bytes. \"line\" is what a cache line takes between the cores of ranks "
-    "0 "
-    "and 1 before and after a row: compare only rows in which it agrees. In results of more than 262144 "
-    "elements, 16 of each 1024 are checked, those at the borders among them.\n"
+    "The slowest rank's time counts: median, 99th percentile and greatest of the samples. algbw = size / time, "
+    "busbw as nccl-tests has it, 1 GB = 1e9 bytes. \"line\" is what a cache line takes between the cores of "
+    "ranks 0 and 1 before and after a row: compare only rows in which it agrees. In results of more than 262144 "
+    "elements, 16 of each 1024 are checked, those at the borders among them. The blocks of v-forms (all_gather_v "
+    "and so on) grow from rank to rank.\n"
     "\n"
     "PLAIT_PLAN, PLAIT_TRANSPORT and the other PLAIT_* variables apply. Exit status: 0; 1 after a failure or "
-    "a wrong result; 2 for a bad option.";
+    "a wrong result; 2 for a bad option. docs/perf.md says how to read it all.";
+/* clang-format on */
 
 static const char *parse_foreign(int key)
 {
