@@ -409,6 +409,62 @@ PLAIT_API plait_status plait_comm_profile(const plait_comm *comm, plait_profile 
  */
 PLAIT_API plait_status plait_comm_destroy(plait_comm *comm);
 
+/* ------------------------------------------------------------------ memory */
+
+/*
+ * Collectives of buffers that peers can read where they lie take a half to a fifth of the time: nothing is
+ * staged. They do so when the buffers that matter lie in such memory on every rank; otherwise all is as
+ * with private memory. The results have the same bits either way.
+ *
+ * While a collective runs, nobody writes to its input or touches its output, as always; peers read
+ * both. After one has failed (but for PLAIT_MISMATCH) peers that are late may still read.
+ * The four calls are local. Threads: any, at any time but during plait_world_destroy().
+ * Fork: a child shares the memory with its parent and must not write to it.
+ */
+
+/**
+ * Allocates memory that peers can read: zeros, in whole pages of 4096 bytes, aligned to one (to 2 MiB from
+ * that size on, in huge pages where the system has them for shared memory), all there when the call
+ * returns, near the core that runs it. At most 64 GiB a rank (1 TiB for all ranks of a host), less under
+ * `ulimit -v`. Slow, like mmap(): allocate once, use often.
+ *
+ * size    bytes, at least 1
+ * memory  set on PLAIT_OK; for plait_mem_free(); the end of the world frees it, too
+ *
+ * Returns PLAIT_OK, PLAIT_INVALID_ARGUMENT, PLAIT_INVALID_USAGE, PLAIT_OUT_OF_MEMORY.
+ */
+PLAIT_API plait_status plait_mem_alloc(plait_world *world, size_t size, void **memory);
+
+/**
+ * Frees what plait_mem_alloc() gave. NULL is fine. PLAIT_INVALID_USAGE, with nothing freed, while a work
+ * or a call of another thread uses any of it (the sentence says which), while it is registered, for a
+ * pointer into the middle, and for one that is freed or unknown.
+ */
+PLAIT_API plait_status plait_mem_free(plait_world *world, void *memory);
+
+/**
+ * Makes a caller's own buffer readable for peers, until plait_mem_deregister() or the end of the world. Its
+ * pages are moved to shared memory; address and content stay. So no other thread may write to it during the
+ * call, it takes the time of a copy, and the buffer must not be freed, unmapped or remapped before it is
+ * deregistered. Memory of plait_mem_alloc() is fine already; registering it, or a part of it, only counts.
+ * One buffer may be registered several times, and is deregistered as often.
+ *
+ * memory, size  whole pages (of 4096 bytes, mostly) of private, anonymous memory that can be read and
+ *               written: from aligned_alloc(), posix_memalign(), mmap(). Not stacks, files, hugetlb pages
+ *
+ * Returns PLAIT_OK; PLAIT_UNSUPPORTED for memory that is not of that kind (the sentence says why);
+ * PLAIT_INVALID_ARGUMENT, also where it overlaps with other registered memory; PLAIT_INVALID_USAGE, also
+ * while a work uses it; PLAIT_OUT_OF_MEMORY; PLAIT_SYSTEM_ERROR. But on PLAIT_OK nothing has changed.
+ */
+PLAIT_API plait_status plait_mem_register(plait_world *world, void *memory, size_t size);
+
+/**
+ * Ends a registration, by the buffer's start: its memory is private again, with its content. Nobody may
+ * write to it during the call. PLAIT_INVALID_USAGE, with nothing changed, while a work or a call of another
+ * thread uses it, and for what is not registered.
+ */
+PLAIT_API plait_status plait_mem_deregister(plait_world *world, void *memory);
+
 /* ----------------------------------------------------- types and operations */
 
 /** Element types. Values are stable; 0 is none. */

@@ -17,6 +17,7 @@
 #include "transport/transport.h"
 
 struct comm;
+struct use_question;
 struct work;
 struct world;
 
@@ -32,7 +33,8 @@ struct engine {
     _Atomic int active;    /* works that are not done */
     _Atomic int waiters;   /* threads that sleep on `turn` */
     _Atomic uint32_t turn; /* changes when the drive becomes free or a work is done */
-    _Atomic bool alarm;    /* somebody asked for a communicator's end: look at once */
+    _Atomic bool alarm;    /* somebody asked for a communicator's end, or a question: look at once */
+    struct use_question *_Atomic question; /* waits for the driver's answer (uses.h) */
 
     pthread_mutex_t lock; /* guards the list of works that were submitted, and the making of the thread */
     struct work *incoming, *incoming_last;

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "bootstrap/bootstrap.h"
 #include "device/reduce.h"
+#include "memory.h"
 #include "world.h"
 
 /* ---------------------------------------------------------------------- cards */
@@ -284,6 +285,8 @@ plait_status world_start(struct world *world, const plait_world_options *options
     status = choose_transport(world);
     if (status == PLAIT_OK)
         status = meet(world, deadline);
+    if (status == PLAIT_OK)
+        memory_open(world);
     if (status == PLAIT_OK)
         status = engine_start(&world->engine, world);
     if (status == PLAIT_OK)

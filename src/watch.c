@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "ending.h"
+#include "uses.h"
 
 static const int64_t WATCH_NS = 1000000, LIFE_NS = 5000000;
 
@@ -157,6 +158,7 @@ static void let_leave(struct engine *engine, struct comm *comm)
 static void watch_requests(struct engine *engine)
 {
     atomic_store(&engine->alarm, false);
+    uses_answer(engine);
     struct world *world = engine->world;
     for (;;) {
         struct comm *comm;

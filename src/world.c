@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "device/reduce.h"
 #include "ending.h"
+#include "memory.h"
 #include "start.h"
 
 /* ----------------------------------------------------------------------- forks */
@@ -50,11 +51,6 @@ bool world_is_parents(const struct world *world, const char *function)
 
 /* -------------------------------------------------------------------- handles */
 
-static void let_go(struct world *world)
-{
-    atomic_fetch_sub(&world->users, 1);
-}
-
 /* The living world of a public handle in this process, as comm_find(). */
 static struct world *find(const plait_world *handle, const char *function)
 {
@@ -68,8 +64,7 @@ static struct world *find(const plait_world *handle, const char *function)
     return world;
 }
 
-/* The same, which lives until it is let go; as comm_hold(). */
-static struct world *hold(const plait_world *handle, const char *function)
+struct world *world_hold(const plait_world *handle, const char *function)
 {
     struct world *held = handle_hold(HANDLE_WORLD, handle);
     if (held != NULL) {
@@ -78,7 +73,7 @@ static struct world *hold(const plait_world *handle, const char *function)
     }
     struct world *world = find(handle, function);
     if (world == NULL && held != NULL)
-        let_go(held);
+        world_let_go(held);
     return world;
 }
 
@@ -106,6 +101,7 @@ static void world_free(struct world *world)
     free_comms(world->comms);
     free_comms(world->retired);
     if (world->endpoint != NULL) {
+        memory_close(world);
         world->transport->leave(world->endpoint);
         world->transport->close(world->endpoint);
     }
@@ -165,7 +161,7 @@ plait_status plait_world_destroy(plait_world *handle)
 
 plait_status plait_world_abort(plait_world *handle, const char *reason)
 {
-    struct world *world = hold(handle, __func__);
+    struct world *world = world_hold(handle, __func__);
     if (world == NULL)
         return handle_refusal(handle);
     pthread_mutex_lock(&world->lock);
@@ -173,7 +169,7 @@ plait_status plait_world_abort(plait_world *handle, const char *reason)
         comm_ask_abort(comm, reason);
     pthread_mutex_unlock(&world->lock);
     engine_nudge(&world->engine);
-    let_go(world);
+    world_let_go(world);
     return PLAIT_OK;
 }
 
@@ -182,12 +178,12 @@ plait_status plait_world_abort(plait_world *handle, const char *reason)
 /* An int of a living world, by its place in the struct, or -1. */
 static int asked(const plait_world *handle, const char *function, size_t place)
 {
-    struct world *world = hold(handle, function);
+    struct world *world = world_hold(handle, function);
     if (world == NULL)
         return -1;
     int value;
     memcpy(&value, (const char *)world + place, sizeof value);
-    let_go(world);
+    world_let_go(world);
     return value;
 }
 
@@ -213,7 +209,7 @@ int plait_world_local_size(const plait_world *handle)
 
 plait_comm *plait_world_comm(plait_world *handle)
 {
-    struct world *world = hold(handle, __func__);
+    struct world *world = world_hold(handle, __func__);
     if (world == NULL)
         return NULL;
     pthread_mutex_lock(&world->lock);
@@ -222,19 +218,19 @@ plait_comm *plait_world_comm(plait_world *handle)
         comm = comm->next;
     plait_comm *own = comm->handle;
     pthread_mutex_unlock(&world->lock);
-    let_go(world);
+    world_let_go(world);
     return own;
 }
 
 plait_status plait_world_fault(const plait_world *handle, plait_fault *fault)
 {
-    struct world *world = hold(handle, __func__);
+    struct world *world = world_hold(handle, __func__);
     if (world == NULL)
         return handle_refusal(handle);
     pthread_mutex_lock(&world->lock);
     struct fault_record record = world->fault;
     pthread_mutex_unlock(&world->lock);
-    let_go(world);
+    world_let_go(world);
     return fault_give(&record, fault);
 }
 
@@ -247,7 +243,7 @@ plait_status plait_world_get_facts(const plait_world *handle, plait_world_facts 
         return failure(PLAIT_INVALID_ARGUMENT,
                        "%s: facts->struct_size is %zu; set it to sizeof(plait_world_facts), %zu", __func__,
                        size, sizeof *facts);
-    struct world *world = hold(handle, __func__);
+    struct world *world = world_hold(handle, __func__);
     if (world == NULL)
         return handle_refusal(handle);
     plait_world_facts known = { .struct_size = size,
@@ -256,7 +252,7 @@ plait_status plait_world_get_facts(const plait_world *handle, plait_world_facts 
                                 .line_ns = world->line_ns,
                                 .cores = world->cores,
                                 .staging_size = world_lane_size(world) };
-    let_go(world);
+    world_let_go(world);
     memset(facts, 0, size);
     memcpy(facts, &known, size < sizeof known ? size : sizeof known);
     return PLAIT_OK;

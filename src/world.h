@@ -11,6 +11,7 @@
 #include "engine.h"
 #include "fault/fault.h"
 #include "topology/machine.h"
+#include "transport/heap.h"
 
 /* A rank as its card told. */
 struct member {
@@ -28,6 +29,8 @@ struct world {
     const struct transport *transport;
     struct endpoint *endpoint;
     struct engine engine;
+    struct heap heap;
+    bool heap_open;
     double line_ns;
     unsigned fork_count; /* when the world was made */
     _Atomic int users;   /* threads inside of functions that may be called while another one destroys it */
@@ -79,6 +82,13 @@ struct comm *comm_hold(const plait_comm *handle, const char *function);
 static inline void comm_let_go(struct comm *comm)
 {
     atomic_fetch_sub(&comm->users, 1);
+}
+
+/* The same of a world. */
+struct world *world_hold(const plait_world *handle, const char *function);
+static inline void world_let_go(struct world *world)
+{
+    atomic_fetch_sub(&world->users, 1);
 }
 
 /* Was the world made before this process was forked? Then it is the parent's, and the sentence says so. */

@@ -177,7 +177,7 @@ static int make_disguise(enum disguise disguise, const struct segment_layout *la
         return ends[0];
     case PLAIN_FILE: return open("/dev/null", O_RDWR);
     case UNSEALED: return make_file(layout->size, 0);
-    case TOO_SMALL: return make_file(layout->size - 4096, F_SEAL_SHRINK);
+    case TOO_SMALL: return make_file(layout->heap - 4096, F_SEAL_SHRINK);
     case EMPTY: return make_file(layout->size, F_SEAL_SHRINK);
     case OTHER_RANK: other.rank = 4; break;
     case OTHER_PID: other.pid = 99; break;

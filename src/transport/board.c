@@ -46,7 +46,7 @@ void bell_get_up(struct bell *bell)
 struct board *board_make(int channel, const struct segment *const *segments, int count)
 {
     size_t ranks = (size_t)count;
-    struct board *board = malloc(sizeof *board + 4 * ranks * sizeof(void *));
+    struct board *board = malloc(sizeof *board + ranks * (5 * sizeof(void *) + sizeof(size_t)));
     if (board == NULL)
         return NULL;
     void **arrays = (void **)(board + 1);
@@ -54,12 +54,16 @@ struct board *board_make(int channel, const struct segment *const *segments, int
                              .staging = (unsigned char **)(arrays + ranks),
                              .seat_staging = (unsigned char **)(arrays + 2 * ranks),
                              .bells = (struct bell **)(arrays + 3 * ranks),
+                             .heaps = (unsigned char **)(arrays + 4 * ranks),
+                             .heap_sizes = (size_t *)(arrays + 5 * ranks),
                              .lane_size = segments[0]->layout.lane_size };
     for (int i = 0; i < count; i++) {
         board->seats[i] = segment_seat(segments[i], channel);
         board->staging[i] = segments[i]->base + segments[i]->layout.lanes;
         board->seat_staging[i] = segment_seat_staging(segments[i], channel);
         board->bells[i] = &segment_header(segments[i])->bell;
+        board->heaps[i] = segment_heap(segments[i]);
+        board->heap_sizes[i] = segments[i]->layout.heap_size;
     }
     return board;
 }

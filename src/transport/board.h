@@ -25,7 +25,7 @@ enum {
  * n + 2, which a rank enters after it saw all others in n + 1. */
 struct notice {
     _Alignas(128) _Atomic uint64_t number;   /* of the operation entered; released last */
-    unsigned char data[NOTICE_INLINE_BYTES]; /* a contribution that fits, or its beginning */
+    unsigned char data[NOTICE_INLINE_BYTES]; /* a contribution that fits, or its beginning; or an offer */
     uint64_t print;                          /* the call's fingerprint */
     _Atomic uint64_t signals; /* how far this rank is (steps.c); left alone where a call runs no steps */
     unsigned char call[64];   /* the second line: the call itself, read only when prints differ */
@@ -63,6 +63,8 @@ struct board {
     unsigned char **staging;      /* start of each rank's lanes */
     unsigned char **seat_staging; /* SEAT_STAGING_BYTES of each rank in this channel */
     struct bell **bells;
+    unsigned char **heaps; /* start of each rank's heap; NULL where there is none, or it can't be reached */
+    size_t *heap_sizes;
     size_t lane_size; /* bytes; STAGING_LANES of them follow each other; same for all ranks */
 };
 

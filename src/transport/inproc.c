@@ -136,7 +136,7 @@ static plait_status find_peer(struct inproc *inproc, const struct peer *peer, st
     if (*found == NULL)
         return failure(PLAIT_START_FAILED, "rank %d has gone before the ranks met", peer->rank);
     const struct segment_header *header = segment_header(&(*found)->segment);
-    if (header->rank == peer->rank && (*found)->segment.layout.size == inproc->own->segment.layout.size)
+    if (header->rank == peer->rank && (*found)->segment.layout.heap == inproc->own->segment.layout.heap)
         return PLAIT_OK;
     plait_status status =
         failure(PLAIT_START_FAILED, "a segment said to be of rank %d is of rank %d, or of another size",
@@ -196,6 +196,9 @@ const struct transport transport_inproc = {
     .channel_open = room_channel_open,
     .lane_open = room_lane_open,
     .channel_close = room_channel_close,
+    .heap = room_heap,
+    .heap_take = room_heap_take,
+    .heap_give = room_heap_give,
     .board = room_board,
     .bell = room_bell,
     .leave = room_leave,

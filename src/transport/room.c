@@ -226,6 +226,28 @@ plait_status room_lane_open(struct endpoint *endpoint, int lane)
                            own->layout.lane_size, what);
 }
 
+size_t room_heap(struct endpoint *endpoint, unsigned char **base)
+{
+    struct room *room = room_of(endpoint);
+    if (room->count == 0)
+        return 0;
+    const struct segment *own = room->segments[room->own_index];
+    *base = segment_heap(own);
+    return own->layout.heap_size;
+}
+
+plait_status room_heap_take(struct endpoint *endpoint, size_t offset, size_t size)
+{
+    struct room *room = room_of(endpoint);
+    return segment_heap_take(room->segments[room->own_index], offset, size);
+}
+
+void room_heap_give(struct endpoint *endpoint, size_t offset, size_t size)
+{
+    struct room *room = room_of(endpoint);
+    segment_heap_give(room->segments[room->own_index], offset, size);
+}
+
 struct board *room_board(struct endpoint *endpoint, int channel, const int *ranks, int count)
 {
     struct room *room = room_of(endpoint);

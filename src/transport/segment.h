@@ -6,8 +6,9 @@
  *     channels    a seat and its small staging each
  *     lanes       staging
  *     mailboxes   one a peer: what the owner sends it
+ *     heap        what callers allocate there, for peers to read in place (heap.h)
  *
- * The layout is virtual and the same for all. Of a memfd only what was reserved has
+ * The layout is virtual and the same for all but for the heap's size. Of a memfd only what was reserved has
  * memory, so a shortage is an error at the reservation and never a bus error at a touch;
  * nobody touches what its owner has not reserved. */
 #ifndef PLAIT_TRANSPORT_SEGMENT_H
@@ -20,14 +21,15 @@
 #include "plait.h"
 #include "transport/board.h"
 
-enum { SEGMENT_PAGE = 4096, SEGMENT_VERSION = 1 };
+enum { SEGMENT_PAGE = 4096, SEGMENT_VERSION = 2 };
 enum segment_state { SEGMENT_HERE = 1, SEGMENT_LEFT };
 
 /* Where things lie. Follows from the two numbers it begins with. */
 struct segment_layout {
     int peers; /* ranks with a mailbox, the owner among them */
     size_t lane_size;
-    size_t doorbells, channels, lanes, mailboxes; /* offsets */
+    size_t doorbells, channels, lanes, mailboxes, heap; /* offsets */
+    size_t heap_size; /* the owner's choice; 0 also where it could not be mapped */
     size_t size;
 };
 
@@ -75,10 +77,19 @@ plait_status segment_map(struct segment *segment, const struct segment_layout *l
 /* Sees to the memory of a part of the own segment. `what` is for the sentence: "channel 3". */
 plait_status segment_reserve(const struct segment *segment, size_t offset, size_t size, const char *what);
 
+/* The same for a part of the heap, which is zero then; and gives it back. */
+plait_status segment_heap_take(const struct segment *segment, size_t offset, size_t size);
+void segment_heap_give(const struct segment *segment, size_t offset, size_t size);
+
 /* Unmaps and closes; nothing happens to one that was never made. */
 void segment_free(struct segment *segment);
 
 enum { CHANNEL_SIZE = SEGMENT_PAGE + SEAT_STAGING_BYTES }; /* the seat's page, its staging */
+
+static inline unsigned char *segment_heap(const struct segment *segment)
+{
+    return segment->layout.heap_size > 0 ? segment->base + segment->layout.heap : NULL;
+}
 
 static inline struct segment_header *segment_header(const struct segment *segment)
 {

@@ -111,6 +111,12 @@ struct transport {
     /* This rank's staging lane `lane`: makes sure of its memory, which it keeps. */
     plait_status (*lane_open)(struct endpoint *endpoint, int lane);
 
+    /* Memory of this rank's that peers read in place: its addresses, which all ranks know by their offsets
+     * from `base` (0 bytes of them: there is none); and the memory behind a part of it, in whole pages. */
+    size_t (*heap)(struct endpoint *endpoint, unsigned char **base);
+    plait_status (*heap_take)(struct endpoint *endpoint, size_t offset, size_t size);
+    void (*heap_give)(struct endpoint *endpoint, size_t offset, size_t size);
+
     /* The board of a channel for the world ranks `ranks`, or NULL where a peer's memory can't be read
      * in place (then plans use messages); free it with board_free(). */
     struct board *(*board)(struct endpoint *endpoint, int channel, const int *ranks, int count);
