@@ -157,6 +157,25 @@ static void run_unattended(struct rank *rank)
     free(data);
 }
 
+/* Starting a large work takes no part in it, even where nobody has to be waited for: the caller goes on. Now and
+ * then the thread that takes it over has the caller's core at once, hence the tries. */
+static void run_started_only(struct rank *rank)
+{
+    enum { SIZE = 16 << 20, TRIES = 100 };
+    unsigned char *input = calloc(1, SIZE), *output = malloc(SIZE);
+    bool under_way = false;
+    for (int i = 0; i < TRIES && !under_way && !rank_failed(rank); i++) {
+        plait_work *work = NULL;
+        rank_ok(rank, plait_allgather(rank->comm, input, output, SIZE, PLAIT_U8, &work), "all-gather");
+        under_way = plait_work_status(work) == PLAIT_IN_PROGRESS;
+        rank_ok(rank, plait_work_wait(work, -1), "waiting");
+        plait_work_release(work);
+    }
+    rank_check(rank, under_way, "works of %d bytes are done by the time they are started", SIZE);
+    free(input);
+    free(output);
+}
+
 /* A wait with a limit comes back in time, and the work goes on. */
 static void run_limits(struct rank *rank)
 {
@@ -455,6 +474,7 @@ static const struct scenario scenarios[] = {
     ROW("blocking calls behind works", run_blocking_behind, 3),
     ROW("two communicators crosswise", run_crosswise, 2),
     ROW("two communicators crosswise", run_crosswise, 4),
+    ROW("a large one is started only", run_started_only, 1),
     ROW("progress when nobody waits", run_unattended, 2),
     ROW("progress when nobody waits", run_unattended, 3),
     ROW("waits with limits", run_limits, 2),
