@@ -95,6 +95,14 @@ static bool processor_stores_wide(void)
 #endif
 }
 
+static bool reaches_heaps(const struct board *board, int ranks)
+{
+    for (int rank = 0; board != NULL && rank < ranks; rank++)
+        if (board->heaps[rank] == NULL)
+            return false;
+    return board != NULL;
+}
+
 static plait_status fill(struct comm *comm, const struct comm_plan *plan)
 {
     struct world *world = comm->world;
@@ -103,7 +111,9 @@ static plait_status fill(struct comm *comm, const struct comm_plan *plan)
     comm->world_ranks = malloc(ranks * sizeof *comm->world_ranks);
     group->sources = malloc(ranks * sizeof *group->sources);
     group->gathered = malloc(ranks * NOTICE_BYTES);
-    if (comm->world_ranks == NULL || group->sources == NULL || group->gathered == NULL)
+    group->shown = calloc(ranks, sizeof *group->shown);
+    if (comm->world_ranks == NULL || group->sources == NULL || group->gathered == NULL ||
+        group->shown == NULL)
         return failure(PLAIT_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", plan->ranks);
     memcpy(comm->world_ranks, plan->world_ranks, ranks * sizeof *comm->world_ranks);
 
@@ -114,6 +124,7 @@ static plait_status fill(struct comm *comm, const struct comm_plan *plan)
         return status;
     comm->channel = plan->channel;
     group->board = world->transport->board(world->endpoint, plan->channel, plan->world_ranks, plan->ranks);
+    group->heap = reaches_heaps(group->board, plan->ranks) ? &world->heap : NULL;
     group->rank = plan->rank;
     group->ranks = plan->ranks;
     group->world_ranks = comm->world_ranks;

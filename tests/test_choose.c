@@ -78,7 +78,8 @@ static void is_cheapest(enum collective kind, int ranks, const struct cost_facts
     for (int i = 0; i < SIZES; i++) {
         struct plan chosen = plan_choose(kind, ranks, 0, size_of(i), facts, NULL);
         for (const struct planner *const *planner = planners; *planner; planner++) {
-            if (!(*planner)->serves(kind, ranks) || ((*planner)->needs_windows && !facts->windows))
+            if (!(*planner)->serves(kind, ranks) || ((*planner)->needs_windows && !facts->windows) ||
+                (*planner)->shows != NULL)
                 continue;
             struct plan other = plan_make(*planner, kind, ranks, 0);
             assert_true(cost(&chosen, facts, size_of(i)) <= cost(&other, facts, size_of(i)));

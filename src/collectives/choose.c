@@ -14,14 +14,15 @@ static void warn_once(enum collective kind, int ranks, const char *forced, const
                  forced, collective_name(kind), ranks, instead->planner->name);
 }
 
-/* The cheapest of the planners called `name` (NULL: of all); its planner is NULL if none serves. */
+/* The cheapest of the planners called `name` (NULL: of all) that work in place, or don't; its planner is
+ * NULL if none serves. */
 static struct plan cheapest(enum collective kind, int ranks, int root, size_t block_size,
-                            const struct cost_facts *facts, const char *name)
+                            const struct cost_facts *facts, const char *name, bool in_place)
 {
     struct plan best = { .planner = NULL };
     double least = 0;
     for (const struct planner *const *planner = planners; *planner; planner++) {
-        if (name && !planner_answers(*planner, name))
+        if ((name && !planner_answers(*planner, name)) || ((*planner)->shows != NULL) != in_place)
             continue;
         if (!(*planner)->serves(kind, ranks) || ((*planner)->needs_windows && !facts->windows && ranks > 1))
             continue;
@@ -35,18 +36,41 @@ static struct plan cheapest(enum collective kind, int ranks, int root, size_t bl
     return best;
 }
 
+static bool means_in_place(const char *name)
+{
+    const struct planner *planner = planner_find(name);
+    return planner && planner->shows != NULL;
+}
+
 struct plan plan_choose(enum collective kind, int ranks, int root, size_t block_size,
                         const struct cost_facts *facts, const char *forced)
 {
-    if (forced && strcmp(forced, "auto") == 0)
+    if (forced && (strcmp(forced, "auto") == 0 || means_in_place(forced)))
         forced = NULL;
     struct plan plan = { .planner = NULL };
     if (forced)
-        plan = cheapest(kind, ranks, root, block_size, facts, forced);
+        plan = cheapest(kind, ranks, root, block_size, facts, forced, false);
     if (plan.planner)
         return plan;
-    plan = cheapest(kind, ranks, root, block_size, facts, NULL);
+    plan = cheapest(kind, ranks, root, block_size, facts, NULL, false);
     if (forced && ranks > 1)
         warn_once(kind, ranks, forced, &plan);
+    return plan;
+}
+
+struct plan plan_choose_in_place(const struct plan *staged, size_t block_size, const struct cost_facts *facts,
+                                 const char *forced)
+{
+    if (forced && strcmp(forced, "auto") == 0)
+        forced = NULL;
+    /* Buffers are read in place where there are windows, even if none is large enough for this plan. */
+    struct cost_facts reading = *facts;
+    reading.windows = true;
+    struct plan plan =
+        cheapest(staged->kind, staged->ranks, staged->root, block_size, &reading, forced, true);
+    if (plan.planner && !forced &&
+        plan.planner->cost_ns(&plan, &reading, block_size) >=
+            staged->planner->cost_ns(staged, facts, block_size))
+        plan.planner = NULL;
     return plan;
 }

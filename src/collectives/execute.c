@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "collectives/exchange.h"
 #include "collectives/notice.h"
+#include "collectives/offer.h"
 #include "collectives/profile.h"
 #include "collectives/recheck.h"
 #include "collectives/steps.h"
@@ -133,6 +134,10 @@ static plait_status prepare_steps(struct execution *x)
     x->program = program_for(x->group, &x->call, &status);
     if (x->program == NULL)
         return status;
+    x->ready = false;
+    x->offer[0] = x->offer[1] = 0;
+    if (x->program->in_place != NULL)
+        offer_make(x);
     const struct plan *plan = &x->program->plan;
     x->work_element_size = collective_reduces(x->call.kind)
                                ? plait_type_size(reduce_accumulator(x->call.type))
@@ -298,21 +303,31 @@ static void run_steps(struct execution *x)
         finish(x);
 }
 
+/* All have met: what needs no steps is done, the rest begins. */
+static void proceed(struct execution *x)
+{
+    if (x->program == NULL) {
+        notice_finish(x);
+        finish(x);
+        return;
+    }
+    if (x->ready && offer_accepted(x)) {
+        x->program = x->program->in_place;
+        deal_chunks(x);
+    }
+    if (x->phase == PHASE_MEET)
+        x->phase = PHASE_STEPS;
+}
+
 plait_status execution_advance(struct execution *x)
 {
-    if (x->phase == PHASE_MEET && x->program != NULL && x->program->plan.window_blocks > 0)
+    if (x->phase == PHASE_MEET && x->program != NULL && x->program->plan.window_blocks > 0 && !x->ready)
         x->phase = PHASE_STEPS; /* the steps put the notice up, with the first slot */
     if (x->phase == PHASE_MEET) {
         if (!x->published)
             notice_publish(x, 0);
-        if (notice_meet(x)) {
-            if (x->program == NULL) {
-                notice_finish(x);
-                finish(x);
-            } else {
-                x->phase = PHASE_STEPS;
-            }
-        }
+        if (notice_meet(x))
+            proceed(x);
     }
     if (x->phase == PHASE_STEPS)
         run_steps(x);

@@ -28,6 +28,8 @@ struct execution {
 
     const struct program *program; /* NULL: everything rides in the notices */
     struct profile *profile;       /* of its time; NULL: nobody wants to know */
+    uint64_t offer[2];             /* what this rank's notice says of its buffers (offer.h) */
+    bool ready;                    /* for an in-place plan, if all are */
     size_t contribution;           /* bytes that ride in a rank's notice, if it gives any */
     const unsigned char *given;    /* this rank's */
     size_t element_size, work_element_size;

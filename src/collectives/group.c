@@ -15,6 +15,7 @@ static void free_programs(struct program *program)
 {
     while (program != NULL) {
         struct program *next = program->next;
+        free(program->in_place);
         free(program);
         program = next;
     }
@@ -34,6 +35,7 @@ void group_clear(struct group *group)
     free(group->gathered);
     free(atomic_load(&group->profile));
     free(group->exchange);
+    free(group->shown);
     group->transfers = NULL;
     group->transfer_room = 0;
     group->work = NULL;
@@ -43,4 +45,5 @@ void group_clear(struct group *group)
     atomic_store(&group->profiling, NULL);
     atomic_store(&group->profile, NULL);
     group->exchange = NULL;
+    group->shown = NULL;
 }

@@ -9,6 +9,7 @@
 
 #include "base/settings.h"
 #include "collectives/plan.h"
+#include "transport/heap.h"
 #include "transport/transport.h"
 
 struct profile;
@@ -27,6 +28,11 @@ struct staging {
     uint64_t last_number;         /* ...and its number */
 };
 
+/* A peer's buffers, where this rank reads them in place. */
+struct shown {
+    unsigned char *input, *output;
+};
+
 struct group {
     int rank, ranks;
     const int *world_ranks;
@@ -36,6 +42,8 @@ struct group {
     uint64_t number;     /* of the latest operation started; only grows, over all users of the channel */
     uint64_t uncounted;  /* what of it people don't count: other users', and the start's own */
     struct board *board; /* NULL where a peer's memory can't be read */
+    struct heap *heap;   /* of this rank; NULL unless it can read those of all ranks */
+    struct shown *shown; /* one a rank, of the operation under way if that runs in place */
     struct staging staging;
     enum stores stores;       /* as set */
     bool wide_stores;         /* the processor stores 16 aligned bytes at once */

@@ -51,14 +51,16 @@ static void write_out(struct program *program, int rank, int count)
  * stage of each chunk costs a change of the thread on a core, so chunks are larger. */
 static size_t chunk_target(const struct plan *plan, const struct cost_facts *facts)
 {
+    if (plan->planner->shows != NULL)
+        return plan->kind == COLLECTIVE_ALLREDUCE ? (size_t)1 << 20 : (size_t)1 << 22;
     if (plan->window_blocks == 0)
         return (size_t)1 << 18;
     return facts->ranks > facts->cores ? (size_t)1 << 20 : (size_t)1 << 19;
 }
 
-static struct program *lower(struct group *group, const struct call *call, size_t size, plait_status *status)
+static struct program *write_program(const struct group *group, struct plan plan, size_t size,
+                                     plait_status *status)
 {
-    struct plan plan = choose(group, call, size);
     if (group->prove && plan.ranks <= PROVED_RANKS) {
         *status = plan_verify(&plan, plan.stages < 3 ? plan.stages : 3);
         if (*status != PLAIT_OK)
@@ -75,9 +77,25 @@ static struct program *lower(struct group *group, const struct call *call, size_
     program->target = chunk_target(&plan, &group->facts);
     program->stage_first = (int *)((char *)program + steps_size);
     write_out(program, group->rank, count);
-    log_debug("%s from %zu bytes a block goes by %s over %d ranks", collective_name(call->kind), size,
+    log_debug("%s from %zu bytes a block goes by %s over %d ranks", collective_name(plan.kind), size,
               plan.planner->name, plan.ranks);
     return program;
+}
+
+static struct program *lower(struct group *group, const struct call *call, size_t size, plait_status *status)
+{
+    struct plan staged = choose(group, call, size);
+    struct program *program = write_program(group, staged, size, status);
+    if (program == NULL || group->heap == NULL)
+        return program;
+    struct plan in_place = plan_choose_in_place(&staged, size, &group->facts, group->forced_plan);
+    if (in_place.planner == NULL)
+        return program;
+    program->in_place = write_program(group, in_place, size, status);
+    if (program->in_place != NULL)
+        return program;
+    free(program);
+    return NULL;
 }
 
 const struct program *program_for(struct group *group, const struct call *call, plait_status *status)

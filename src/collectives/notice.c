@@ -165,12 +165,17 @@ void notice_publish(struct execution *x, uint64_t signals)
         *print = notice->print = x->print;
         call_pack(execution_call(x), notice->call);
     }
-    bool gives = x->program == NULL && x->given != NULL && x->contribution > 0;
-    if (x->program != NULL)
+    uint64_t word = 0;
+    if (x->program != NULL) {
         atomic_store_explicit(&notice->signals, signals, memory_order_relaxed);
-    else if (gives && x->contribution > 8)
-        put_rest(x, notice);
-    put_up(x, notice, gives ? first_word(x) : 0);
+        memcpy(notice->data + 8, &x->offer[1], sizeof x->offer[1]);
+        word = x->offer[0];
+    } else if (x->given != NULL && x->contribution > 0) {
+        if (x->contribution > 8)
+            put_rest(x, notice);
+        word = first_word(x);
+    }
+    put_up(x, notice, word);
     x->published = true;
     ring_all(x->group);
 }

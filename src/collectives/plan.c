@@ -14,6 +14,8 @@ const struct planner *const planners[] = {
     &planner_tree,
     &planner_chain,
     &planner_pairwise,
+    &planner_in_place_one_shot,
+    &planner_in_place_two_phase,
     NULL,
 };
 
@@ -22,7 +24,8 @@ bool planner_answers(const struct planner *planner, const char *name)
     size_t length = strlen(name);
     if (strncmp(planner->name, name, length) != 0)
         return false;
-    return planner->name[length] == '\0' || (strcmp(name, "direct") == 0 && planner->name[length] == '-');
+    bool family = strcmp(name, "direct") == 0 || strcmp(name, "in-place") == 0;
+    return planner->name[length] == '\0' || (family && planner->name[length] == '-');
 }
 
 const struct planner *planner_find(const char *name)
@@ -95,7 +98,7 @@ void step_describe(const struct step *step, int rank, int index, char *text, siz
     place_describe(&step->from, from, sizeof from);
     switch (step->kind) {
     case STEP_COPY:
-        if (step->from.buffer == BUFFER_WINDOW)
+        if (step->from.buffer == BUFFER_WINDOW || step->peer != rank)
             snprintf(what, sizeof what, "copy %s from rank %d's %s", to, step->peer, from);
         else
             snprintf(what, sizeof what, "copy %s from %s", to, from);

@@ -25,6 +25,10 @@
  * rank touches a window ends in a signal on every rank. Where a rank writes to its window, a PUT
  * comes first: it is what waits for the slot to be free.
  *
+ * Plans in place read the INPUT and OUTPUT of peers where they lie; which of them, the planner's shows()
+ * tells. They run when all that are shown can be read, known once all have met; and a rank is through only
+ * when nobody reads its buffers any more.
+ *
  * The executor adds what no planner needs to think of: nothing writes an OUTPUT before every rank's
  * call is known to be the same; a window slot is written again only after all ranks have signalled the
  * last stage of the chunk that used it; WORK holds as many chunks as are under way. */
@@ -56,12 +60,12 @@ struct place {
 };
 
 enum step_kind {
-    STEP_COPY,       /* to = from; from may be peer's WINDOW */
+    STEP_COPY,       /* to = from; from may be peer's WINDOW, or what it shows */
     STEP_PUT,        /* to = from; to is this rank's WINDOW, about to be read by others */
     STEP_SIGNAL,     /* tells all ranks that this stage of this chunk is done here */
     STEP_WAIT,       /* until `peer`, or ALL_RANKS, signalled `wait_stage` of this chunk */
-    STEP_REDUCE,     /* to = fold over ranks 0, 1, ...: `own` for this rank, `from` in their WINDOW for the
-                         others; divides for AVERAGE, rounds once. `to` is OUTPUT or this rank's WINDOW;
+    STEP_REDUCE,     /* to = fold over ranks 0, 1, ...: `own` for this rank, `from` in their WINDOW (or
+                         INPUT, if they show it) for the others; divides for AVERAGE, rounds once. `to` is OUTPUT or this rank's WINDOW;
                          also written to `also` (this rank's WINDOW) unless BUFFER_NONE */
     STEP_WIDEN,      /* to (WORK) = from, widened to the accumulator */
     STEP_NARROW,     /* to = from (WORK), divided for AVERAGE, rounded once */
@@ -105,6 +109,8 @@ struct script; /* what a planner writes steps to: script.h */
 struct planner {
     const char *name;   /* "direct-one-shot" */
     bool needs_windows; /* or signals, which live beside them; not for a single rank */
+    /* In-place planners only, NULL for others: do peers read that buffer, INPUT or OUTPUT, of `rank`? */
+    bool (*shows)(const struct plan *plan, int rank, enum buffer buffer);
     /* Can it plan `kind` for that many ranks? */
     bool (*serves)(enum collective kind, int ranks);
     /* Fills parts, stages, window_blocks, work_blocks. */
@@ -115,11 +121,18 @@ struct planner {
     double (*cost_ns)(const struct plan *plan, const struct cost_facts *facts, size_t size);
 };
 
+/* Has the input to be apart from the output? An in-place all-to-all knows no order in which nobody's block
+ * is overwritten before its peer has read it. */
+static inline bool plan_wants_apart(const struct plan *plan)
+{
+    return plan->planner->shows != NULL && plan->kind == COLLECTIVE_ALLTOALL;
+}
+
 /* All planners; NULL ends the list. Order breaks ties of cost. */
 extern const struct planner *const planners[];
-/* By name; "direct" is the first of the direct ones. NULL if unknown. */
+/* By name; "direct" and "in-place" are the first of theirs. NULL if unknown. */
 const struct planner *planner_find(const char *name);
-/* Is `planner` meant by `name`: its own, or "direct" for every "direct-..."? */
+/* Is `planner` meant by `name`: its own, or "direct" for every "direct-...", and so "in-place"? */
 bool planner_answers(const struct planner *planner, const char *name);
 
 /* A plan of `planner`, which must serve the kind. */
@@ -144,10 +157,15 @@ void step_describe(const struct step *step, int rank, int index, char *text, siz
  * step and the rule, and the status is PLAIT_INTERNAL. */
 plait_status plan_verify(const struct plan *plan, int chunks);
 
-/* The choice for a call: cheapest planner by cost, or the one called `forced` ("auto" or NULL: none;
- * "direct": the cheaper direct one) where it serves, else the cheapest with a warning once. Never
+/* The choice for a call: cheapest planner by cost, or the one called `forced` ("auto", NULL or an in-place
+ * one: none; "direct": the cheaper direct one) where it serves, else the cheapest with a warning once. Never
  * fails: some planner serves every kind. */
 struct plan plan_choose(enum collective kind, int ranks, int root, size_t block_size,
                         const struct cost_facts *facts, const char *forced);
+
+/* The in-place plan for the same call where buffers can be read in place: the cheapest one if it is cheaper
+ * than `staged`, or the one called `forced`; its planner is NULL if there is none. */
+struct plan plan_choose_in_place(const struct plan *staged, size_t block_size, const struct cost_facts *facts,
+                                 const char *forced);
 
 #endif

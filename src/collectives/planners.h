@@ -1,4 +1,4 @@
-/* The planners that planners[] lists; a file each, two for the direct ones. */
+/* The planners that planners[] lists; a file each, two for the direct and in-place ones. */
 #ifndef PLAIT_COLLECTIVES_PLANNERS_H
 #define PLAIT_COLLECTIVES_PLANNERS_H
 
@@ -11,5 +11,7 @@ extern const struct planner planner_ring;
 extern const struct planner planner_tree;
 extern const struct planner planner_chain;
 extern const struct planner planner_pairwise;
+extern const struct planner planner_in_place_one_shot;
+extern const struct planner planner_in_place_two_phase;
 
 #endif

@@ -44,7 +44,7 @@ static size_t slot_offset(const struct execution *x, size_t chunk)
     return (chunk - x->first_lap_slots) % x->lap_slots * x->slot_size;
 }
 
-/* The memory of `place` for chunk `chunk`; `rank` matters for windows. */
+/* The memory of `place` of `rank` for chunk `chunk`. */
 static struct range find_range(const struct execution *x, struct place place, int rank, size_t chunk)
 {
     if (place.buffer == BUFFER_NONE)
@@ -60,8 +60,15 @@ static struct range find_range(const struct execution *x, struct place place, in
     size_t element = span.first + part.first;
     unsigned char *bytes = NULL;
     switch (place.buffer) {
-    case BUFFER_INPUT: bytes = (unsigned char *)(uintptr_t)x->call.input + element * x->element_size; break;
-    case BUFFER_OUTPUT: bytes = (unsigned char *)x->call.output + element * x->element_size; break;
+    case BUFFER_INPUT:
+        bytes =
+            rank == x->group->rank ? (unsigned char *)(uintptr_t)x->call.input : x->group->shown[rank].input;
+        bytes += element * x->element_size;
+        break;
+    case BUFFER_OUTPUT:
+        bytes = rank == x->group->rank ? x->call.output : x->group->shown[rank].output;
+        bytes += element * x->element_size;
+        break;
     case BUFFER_WORK: {
         size_t stride = (x->chunk_count * x->work_element_size + 63) / 64 * 64;
         size_t slot = chunk % x->work_slots * (size_t)x->program->plan.work_blocks + block;

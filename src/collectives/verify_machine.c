@@ -8,7 +8,7 @@ static void lay_input(struct machine *machine, int rank, int inputs, int outputs
     const struct plan *plan = machine->plan;
     size_t *first = machine->actors[rank].first, skip = (size_t)rank * block_cells(machine);
     bool same = plan->kind == COLLECTIVE_BROADCAST || machine->in_place;
-    if (!same || inputs == 0 || outputs == 0)
+    if (!same || plan_wants_apart(plan) || inputs == 0 || outputs == 0)
         return;
     if (inputs < outputs) /* all-gather, gather: input is a block of the output */
         first[BUFFER_INPUT] = first[BUFFER_OUTPUT] + skip;

@@ -8,8 +8,8 @@
 /* What a part of a block of a chunk holds, and who is at it. */
 struct cell {
     int value;     /* 0: nothing yet */
-    int written;   /* windows: the owner's time of the last write */
-    int reads;     /* windows: other ranks' reads since, a list in machine.reads; -1 ends it */
+    int written;   /* the owner's time of the last write */
+    int reads;     /* other ranks' reads since, a list in machine.reads; -1 ends it */
     int leaving;   /* messages under way from here */
     bool arriving; /* a message is under way to here */
 };
@@ -84,10 +84,11 @@ static inline plait_status machine_no_memory(const struct plan *plan)
     return failure(PLAIT_OUT_OF_MEMORY, "no memory to prove a plan of %d ranks", plan->ranks);
 }
 
-/* Without windows ranks share nothing, so time matters to a barrier alone. */
+/* Without windows, and not in place, ranks share nothing, so time matters to a barrier alone. */
 static inline bool machine_keeps_time(const struct machine *machine)
 {
-    return machine->plan->window_blocks > 0 || machine->plan->kind == COLLECTIVE_BARRIER;
+    return machine->plan->window_blocks > 0 || machine->plan->planner->shows != NULL ||
+           machine->plan->kind == COLLECTIVE_BARRIER;
 }
 
 static inline size_t block_cells(const struct machine *machine)

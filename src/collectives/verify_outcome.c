@@ -78,6 +78,28 @@ static plait_status check_barrier(const struct machine *machine, int rank)
     return PLAIT_OK;
 }
 
+/* What a rank gives back to its caller must not be read any more, as far as that rank can know. */
+static plait_status check_let_go(struct machine *machine, int rank, enum buffer buffer, int blocks)
+{
+    const struct plan *plan = machine->plan;
+    char plan_text[96];
+    plan_describe(plan, plan_text, sizeof plan_text);
+    for (int at = 0; at < blocks * machine->chunks; at++) {
+        const struct place place = { .buffer = buffer, .block = at / machine->chunks, .part = ALL_PARTS };
+        const struct doing doing = { .machine = machine, .rank = rank, .chunk = at % machine->chunks };
+        for (int part = 0; part < plan->parts; part++)
+            for (int i = cell_at(&doing, rank, &place, part)->reads; i >= 0; i = machine->reads[i].next)
+                if (machine->actors[rank].clock[machine->reads[i].rank] < machine->reads[i].time)
+                    return failure(
+                        PLAIT_INTERNAL,
+                        "%s is wrong on rank %d after its last step: rank %d may still be reading its "
+                        "%s block %d (%s)",
+                        plan_text, rank, machine->reads[i].rank, buffer == BUFFER_INPUT ? "input" : "output",
+                        place.block, machine->in_place ? "in place" : "buffers apart");
+    }
+    return PLAIT_OK;
+}
+
 plait_status machine_check(struct machine *machine)
 {
     const struct plan *plan = machine->plan;
@@ -88,6 +110,12 @@ plait_status machine_check(struct machine *machine)
             if (status != PLAIT_OK)
                 return status;
         }
+        int inputs = collective_input_blocks(plan->kind, plan->ranks, plan->root, rank);
+        plait_status let_go = check_let_go(machine, rank, BUFFER_INPUT, inputs);
+        if (let_go == PLAIT_OK)
+            let_go = check_let_go(machine, rank, BUFFER_OUTPUT, blocks);
+        if (let_go != PLAIT_OK)
+            return let_go;
         if (plan->kind == COLLECTIVE_BARRIER) {
             plait_status status = check_barrier(machine, rank);
             if (status != PLAIT_OK)

@@ -37,7 +37,7 @@ static const struct step_rule {
     [STEP_PUT] = { WINDOW, INPUT | OUTPUT, NONE, NONE },
     [STEP_SIGNAL] = { NONE, NONE, NONE, NONE },
     [STEP_WAIT] = { NONE, NONE, NONE, NONE },
-    [STEP_REDUCE] = { OUTPUT | WINDOW, WINDOW, INPUT | OUTPUT, WINDOW | NONE },
+    [STEP_REDUCE] = { OUTPUT | WINDOW, WINDOW | INPUT, INPUT | OUTPUT, WINDOW | NONE },
     [STEP_WIDEN] = { WORK, INPUT | OUTPUT, NONE, NONE },
     [STEP_NARROW] = { OUTPUT, WORK, NONE, NONE },
     [STEP_SEND] = { NONE, INPUT | OUTPUT | WORK | NONE, NONE, NONE },
@@ -85,9 +85,21 @@ static bool parts_agree(const struct step *step)
     return true;
 }
 
-static bool fetches(const struct step *step)
+static bool fetches(const struct step *step, int rank)
 {
-    return step->kind == STEP_COPY && step->from.buffer == BUFFER_WINDOW;
+    return step->kind == STEP_COPY && (step->from.buffer == BUFFER_WINDOW || step->peer != rank);
+}
+
+/* Do those from whom `rank` takes something let it? */
+static bool is_shown(const struct plan *plan, int rank, const struct step *step)
+{
+    if (step->from.buffer == BUFFER_WINDOW || !(step->kind == STEP_REDUCE || fetches(step, rank)))
+        return true;
+    bool shown = plan->planner->shows != NULL;
+    for (int peer = 0; peer < plan->ranks && shown; peer++)
+        if (peer != rank && (step->kind == STEP_REDUCE || peer == step->peer))
+            shown = plan->planner->shows(plan, peer, step->from.buffer);
+    return shown;
 }
 
 static bool transfers(const struct step *step)
@@ -95,9 +107,9 @@ static bool transfers(const struct step *step)
     return step->kind == STEP_SEND || step->kind == STEP_RECV || step->kind == STEP_RECV_REDUCE;
 }
 
-static bool touches_windows(const struct step *step)
+static bool touches_windows(const struct step *step, int rank)
 {
-    return step->kind == STEP_PUT || step->kind == STEP_REDUCE || fetches(step);
+    return step->kind == STEP_PUT || step->kind == STEP_REDUCE || fetches(step, rank);
 }
 
 /* Is the peer one that such a step can have? */
@@ -109,7 +121,7 @@ static bool peer_fits(const struct plan *plan, int rank, const struct step *step
     case STEP_RECV:
     case STEP_RECV_REDUCE: return is_rank && step->peer != rank;
     case STEP_WAIT: return is_rank || step->peer == ALL_RANKS;
-    case STEP_COPY: return is_rank && (fetches(step) || step->peer == rank);
+    case STEP_COPY: return is_rank && (fetches(step, rank) || step->peer == rank);
     default: return true;
     }
 }
@@ -132,7 +144,7 @@ static plait_status check_step(const struct plan *plan, int rank, int index, con
         int owner, allowed;
     } roles[] = {
         { "its target", &step->to, rank, rule->to },
-        { "its source", &step->from, fetches(step) ? step->peer : rank, rule->from },
+        { "its source", &step->from, fetches(step, rank) ? step->peer : rank, rule->from },
         { "its own contribution", &step->own, rank, rule->own },
         { "its second target", &step->also, rank, rule->also },
     };
@@ -141,12 +153,15 @@ static plait_status check_step(const struct plan *plan, int rank, int index, con
         if (trouble)
             return verify_wrong(plan, rank, index, step, "is out of bounds: %s %s", roles[i].role, trouble);
     }
+    if (!is_shown(plan, rank, step))
+        return verify_wrong(plan, rank, index, step,
+                            "reads a peer's buffer, which its planner says it does not");
     if (!parts_agree(step))
         return verify_wrong(plan, rank, index, step, "mixes parts of the chunk");
     if (step->kind == STEP_COPY && collective_reduces(plan->kind) &&
         (step->to.buffer == BUFFER_WORK) != (step->from.buffer == BUFFER_WORK))
         return verify_wrong(plan, rank, index, step, "copies between accumulators and elements");
-    if ((step->kind == STEP_SIGNAL || step->kind == STEP_WAIT || touches_windows(step)) &&
+    if ((step->kind == STEP_SIGNAL || step->kind == STEP_WAIT || touches_windows(step, rank)) &&
         !plan->planner->needs_windows)
         return verify_wrong(plan, rank, index, step, "needs windows, which its planner says it does not");
     return PLAIT_OK;
@@ -184,7 +199,7 @@ static bool stage_touches_windows(const struct plan *plan, const struct actor_st
 {
     for (int rank = 0; rank < plan->ranks; rank++)
         for (int i = actors[rank].stage_first[stage]; i < actors[rank].stage_first[stage + 1]; i++)
-            if (touches_windows(&actors[rank].steps[i]))
+            if (touches_windows(&actors[rank].steps[i], rank))
                 return true;
     return false;
 }

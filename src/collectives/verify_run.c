@@ -59,8 +59,8 @@ static plait_status read_cell(const struct doing *doing, int owner, const struct
     if (cell->arriving)
         return wrong(doing, "reads what a message of the same stage may be writing");
     if (owner != doing->rank && doing->machine->actors[doing->rank].clock[owner] < cell->written)
-        return wrong(doing, "reads rank %d's window, and nothing tells that rank %d has written it", owner,
-                     owner);
+        return wrong(doing, "reads rank %d's %s, and nothing tells that rank %d has written it", owner,
+                     place->buffer == BUFFER_WINDOW ? "window" : "buffer", owner);
     if (cell->value == 0)
         return wrong(doing, "reads rank %d's %s block %d part %d, where nothing has been written", owner,
                      place->buffer == BUFFER_WINDOW ? "window" : "own", place->block, first_part(place) + i);
@@ -78,8 +78,7 @@ static plait_status claim_cell(const struct doing *doing, struct cell *cell)
         return wrong(doing, "changes what the same stage sends");
     for (int i = cell->reads; i >= 0; i = machine->reads[i].next)
         if (machine->actors[doing->rank].clock[machine->reads[i].rank] < machine->reads[i].time)
-            return wrong(doing, "writes to its window, which rank %d may still be reading",
-                         machine->reads[i].rank);
+            return wrong(doing, "writes what rank %d may still be reading", machine->reads[i].rank);
     return PLAIT_OK;
 }
 
