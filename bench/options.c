@@ -22,6 +22,7 @@ enum { /* options without a letter */
        OPTION_BIND,
        OPTION_COLD,
        OPTION_EXPLAIN,
+       OPTION_MEMORY,
 };
 
 enum { GROUP_WHAT = 1, GROUP_SIZES, GROUP_HOW, GROUP_RANKS, GROUP_OUTPUT };
@@ -65,6 +66,8 @@ static const struct argp_option table[] = {
     { "nthreads", 't', "N", OPTION_HIDDEN, NULL, GROUP_RANKS },
     { "bind", OPTION_BIND, "core|none", 0,
       "keep each rank on a core of its own, if there are as many (default core)", GROUP_RANKS },
+    { "memory", OPTION_MEMORY, "private|registered", 0,
+      "whether peers can read the buffers in place (default private)", GROUP_RANKS },
     { "launched", OPTION_LAUNCHED, NULL, OPTION_HIDDEN, NULL, GROUP_RANKS },
 
     { NULL, 0, NULL, 0, "Output:", GROUP_OUTPUT },
@@ -326,6 +329,11 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
         return 0;
     case OPTION_COLD: options->cold = true; return 0;
     case OPTION_EXPLAIN: options->explain = true; return 0;
+    case OPTION_MEMORY:
+        options->registered = strcmp(value, "registered") == 0;
+        if (!options->registered && strcmp(value, "private") != 0)
+            bad_value(state, "--memory", value, "private, registered");
+        return 0;
     case OPTION_LAUNCHED: options->launched = true; return 0;
     case ARGP_KEY_END: finish(options, state); return 0;
     default: return ARGP_ERR_UNKNOWN;

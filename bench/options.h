@@ -40,6 +40,7 @@ struct options {
     int ranks, threads; /* started here; 0: neither */
     bool launched;      /* one of the ranks that --ranks started */
     bool bind;          /* each rank to a core */
+    bool registered;    /* buffers in memory that peers read in place */
     int64_t timeout_ms; /* 0: the library's */
     const char *json;   /* a file, "-" for stdout; NULL: none */
 };

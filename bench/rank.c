@@ -121,17 +121,31 @@ static plait_status check_memory(struct rank *rank)
         rank->capacity >> 20, plait_world_local_size(rank->world), have >> 10);
 }
 
+/* NULL with a sentence without memory. */
+static void *allocate_buffer(struct rank *rank, size_t size)
+{
+    void *buffer = NULL;
+    if (rank->options->registered)
+        return plait_mem_alloc(rank->world, size, &buffer) == PLAIT_OK ? buffer : NULL;
+    buffer = aligned_alloc(PAGE, size);
+    if (!buffer)
+        trouble(rank, PLAIT_OUT_OF_MEMORY, "no memory for two buffers of %zu bytes", size);
+    return buffer;
+}
+
 static plait_status allocate(struct rank *rank)
 {
     size_t size = (rank->capacity + PAGE) / PAGE * PAGE;
-    rank->input = aligned_alloc(PAGE, size);
-    rank->output = aligned_alloc(PAGE, size);
+    rank->input = allocate_buffer(rank, size);
+    rank->output = allocate_buffer(rank, size);
     rank->samples = malloc(measure_samples_most(rank->options) * sizeof *rank->samples);
     rank->keys = malloc((size_t)rank->ranks * sizeof *rank->keys);
     rank->counts = malloc((size_t)rank->ranks * sizeof *rank->counts);
     rank->shares = malloc(PLACES * (size_t)rank->ranks * sizeof *rank->shares);
-    if (!rank->input || !rank->output || !rank->samples || !rank->keys || !rank->counts || !rank->shares)
-        return trouble(rank, PLAIT_OUT_OF_MEMORY, "no memory for two buffers of %zu bytes", size);
+    if (!rank->input || !rank->output)
+        return PLAIT_OUT_OF_MEMORY;
+    if (!rank->samples || !rank->keys || !rank->counts || !rank->shares)
+        return trouble(rank, PLAIT_OUT_OF_MEMORY, "no memory for the measured times");
     memset(rank->input, POISON, size);
     memset(rank->output, POISON, size);
     return PLAIT_OK;
@@ -423,9 +437,11 @@ int rank_run(const struct options *options, plait_thread_group *group, int numbe
     if (rank.reporting)
         written = report_close(&rank.report, status == PLAIT_OK);
 
-    plait_world_destroy(rank.world);
-    free(rank.input);
-    free(rank.output);
+    plait_world_destroy(rank.world); /* registered buffers go with it */
+    if (!options->registered) {
+        free(rank.input);
+        free(rank.output);
+    }
     free(rank.samples);
     free(rank.shares);
     free(rank.counts);
