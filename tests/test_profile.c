@@ -6,7 +6,7 @@
 
 #include "ranks.h"
 
-enum { MOST_RANKS = 4, LATE_MS = 60, LARGE = 1 << 18 };
+enum { MOST_RANKS = 4, LATE_MS = 150, LARGE = 1 << 18 };
 
 struct reading {
     plait_profile profile;
@@ -93,27 +93,26 @@ static void run_bytes(struct rank *rank)
         rank_check(rank, reading.profile.copying_ns > 0, "no time to copy");
 }
 
-/* The rank that comes late is the one that is waited for: most of what the calls take. */
+/* The rank that comes late is the one that is waited for. Half of its lateness will do: on a busy machine the
+ * others are late as well. */
 static void run_late(struct rank *rank)
 {
     struct reading reading;
     int late = rank->size - 1;
-    int64_t took = 0;
+    reduce_some(rank, LARGE, 1); /* so that no rank is late for making its plan */
     rank_ok(rank, plait_comm_set_profiling(rank->comm, 1), "on");
     for (size_t count = 1; count <= LARGE; count *= LARGE) { /* in a notice, and by steps */
         rank_ok(rank, plait_barrier(rank->comm, NULL), "barrier");
         if (rank->number == late)
             sleep_ms(LATE_MS);
-        int64_t start = now_ns();
         reduce_some(rank, count, 1);
-        took += now_ns() - start;
     }
     rank_ok(rank, plait_comm_set_profiling(rank->comm, 0), "off");
     read_profile(rank, &reading);
     check_awaited(rank, &reading);
     if (rank->number != late)
-        rank_check(rank, reading.awaited[late] > took / 2, "waited %lld of %lld ns for the late rank",
-                   (long long)reading.awaited[late], (long long)took);
+        rank_check(rank, reading.awaited[late] > (int64_t)LATE_MS * 1000000,
+                   "waited %lld ns for the late rank", (long long)reading.awaited[late]);
 }
 
 static void run_small(struct rank *rank)
