@@ -41,19 +41,60 @@ static void free_group(struct group *group)
     }
 }
 
-/* Block `from` of all inputs, reduced. */
-static void reduce_into(struct group *group, unsigned char *to, size_t from)
+/* `count` elements from `first` on of all inputs, reduced. */
+static void reduce_into(struct group *group, unsigned char *to, size_t first, size_t count)
 {
     const struct call *call = &group->calls[0];
     const void *sources[RANKS_MOST];
     for (int rank = 0; rank < group->ranks; rank++)
-        sources[rank] = group->inputs[rank] + from * group->block;
+        sources[rank] = group->inputs[rank] + first * plait_type_size(call->type);
     struct reduction reduction = {
-        .result = to, .sources = sources, .source_count = group->ranks, .count = call->count
+        .result = to, .sources = sources, .source_count = group->ranks, .count = count
     };
     if (call->op == PLAIT_AVERAGE)
         reduction.divide = (unsigned)group->ranks;
     reduce_reference(call->type, call->op)(&reduction);
+}
+
+/* Where block `index` of a v-form's whole begins, if block r weighs r + 1. */
+static size_t uneven(const struct call *call, size_t index)
+{
+    size_t ranks = (size_t)call->ranks, weights = ranks * (ranks + 1) / 2, before = index * (index + 1) / 2;
+    return call->count * ranks * before / weights;
+}
+
+/* Elements that all-to-all's v-form moves between two ranks, and where they lie in the buffers of `rank`. */
+static size_t exchanged(const struct call *call, size_t a, size_t b)
+{
+    size_t block = (a + b) % (size_t)call->ranks;
+    return uneven(call, block + 1) - uneven(call, block);
+}
+
+static size_t exchanged_at(const struct call *call, size_t rank, size_t peer)
+{
+    return peer == 0 ? 0 : exchanged_at(call, rank, peer - 1) + exchanged(call, rank, peer - 1);
+}
+
+static void carry_out_uneven(struct group *group, int rank)
+{
+    const struct call *call = &group->calls[rank];
+    const char *name = call->collective->name;
+    unsigned char *to = group->outputs[rank];
+    size_t own = (size_t)rank, size = plait_type_size(call->type);
+    size_t first = uneven(call, own), count = uneven(call, own + 1) - first;
+    if (strcmp(name, "reduce_scatter_v") == 0)
+        reduce_into(group, to, first, count);
+    else if (strcmp(name, "scatter_v") == 0)
+        memcpy(to, group->inputs[call->root] + first * size, count * size);
+    for (size_t from = 0; from < (size_t)group->ranks; from++) {
+        size_t at = uneven(call, from), length = uneven(call, from + 1) - at;
+        if (strcmp(name, "all_gather_v") == 0 || (strcmp(name, "gather_v") == 0 && rank == call->root))
+            memcpy(to + at * size, group->inputs[from], length * size);
+        else if (strcmp(name, "all_to_all_v") == 0)
+            memcpy(to + exchanged_at(call, own, from) * size,
+                   group->inputs[from] + exchanged_at(call, from, own) * size,
+                   exchanged(call, own, from) * size);
+    }
 }
 
 /* What each collective means, once more and by hand. */
@@ -64,9 +105,9 @@ static void carry_out(struct group *group, int rank)
     unsigned char *to = group->outputs[rank];
     size_t own = (size_t)rank;
     if (strcmp(name, "all_reduce") == 0 || (strcmp(name, "reduce") == 0 && rank == call->root))
-        reduce_into(group, to, 0);
+        reduce_into(group, to, 0, call->count);
     else if (strcmp(name, "reduce_scatter") == 0)
-        reduce_into(group, to, own);
+        reduce_into(group, to, own * call->count, call->count);
     else if (strcmp(name, "broadcast") == 0)
         memcpy(to, group->inputs[call->root], group->block);
     else if (strcmp(name, "scatter") == 0)
@@ -86,7 +127,10 @@ static void check_rank(struct group *group, int rank, uint64_t variant)
 {
     const struct call *call = &group->calls[rank];
     size_t total = collective_output_count(call), size = plait_type_size(call->type);
-    carry_out(group, rank);
+    if (call->collective->uneven)
+        carry_out_uneven(group, rank);
+    else
+        carry_out(group, rank);
     struct tally tally = data_check(call, group->keys);
     assert_int_equal(tally.checked, total);
     assert_int_equal(tally.wrong, 0);
