@@ -726,6 +726,82 @@ PLAIT_API plait_status plait_work_fault(const plait_work *work, plait_fault *fau
 /** Lets go of a work. An unfinished operation goes on to its end all the same. NULL is fine. */
 PLAIT_API void plait_work_release(plait_work *work);
 
+/* ----------------------------------------------- groups and prepared calls */
+
+/**
+ * Opens a group: the collectives, sends and receives that this thread calls from here on are collected, and
+ * plait_group_end() starts them together. They may be of several communicators and worlds. Sends and receives
+ * of one group meet in any order, so ranks that exchange need not agree on who sends first; collectives of one
+ * communicator keep the order of their calls. Groups nest: only the outermost end starts anything.
+ *
+ *     plait_group_begin();
+ *     for (int peer = 0; peer < ranks; peer++) {
+ *         if (peer == rank)
+ *             continue;
+ *         plait_send(comm, out[peer], count, PLAIT_F32, peer, 0, NULL);
+ *         plait_recv(comm, in[peer], count, PLAIT_F32, peer, 0, NULL, NULL, NULL);
+ *     }
+ *     status = plait_group_end(NULL); // tells of calls that were refused, too
+ *
+ * Inside a group
+ * - a call checks its arguments and returns at once, PLAIT_OK or why it was refused; a group with a refused
+ *   call starts nothing on this rank (its peers see that at their deadlines) and its end returns that refusal;
+ * - buffers, and a receive's `source` and `received`, stay in place until the group is done; those are set then;
+ * - a call may be given a work of its own; it is under way once the group has started;
+ * - what waits (waits for a work that is not done, splits, destroys, the start of a world) is refused with
+ *   PLAIT_INVALID_USAGE. A group that its thread or callback leaves open starts nothing, with a log line.
+ *
+ * Returns PLAIT_OK, PLAIT_OUT_OF_MEMORY. Threads: any; a group belongs to its thread.
+ */
+PLAIT_API plait_status plait_group_begin(void);
+
+/**
+ * Ends the innermost group; the outermost one starts its calls. They can wait for each other on other ranks,
+ * but all of them are under way before any is waited for.
+ *
+ * work  NULL: returns when all calls are done. Otherwise it is set to one work that is done when all calls are;
+ *       its status and fault are those of the first that failed, while the others go on. NULL at inner ends.
+ *
+ * Returns PLAIT_OK; PLAIT_INVALID_USAGE without an open group, or when a communicator is gone meanwhile; what a
+ * call was refused with; what the calls return.
+ */
+PLAIT_API plait_status plait_group_end(plait_work **work);
+
+typedef struct plait_prepared plait_prepared;
+
+/**
+ * Ends a group without starting it, for plait_prepared_start() to start any number of times with the same
+ * arguments and buffers; what costs a call time before its first byte moves is paid once. Other ranks may
+ * make the same calls one by one. Its calls have no works of their own. Not for a group inside of another.
+ *
+ *     plait_group_begin();
+ *     plait_allreduce(comm, gradients, gradients, count, PLAIT_F32, PLAIT_AVERAGE, NULL);
+ *     status = plait_group_prepare(&prepared);
+ *     for (int step = 0; step < steps && status == PLAIT_OK; step++) {
+ *         ... compute ...
+ *         status = plait_prepared_start(prepared, NULL);
+ *     }
+ *     plait_prepared_release(prepared);
+ *
+ * prepared  set on PLAIT_OK only; for plait_prepared_release()
+ *
+ * Returns as plait_group_end(); the group is closed in any case.
+ */
+PLAIT_API plait_status plait_group_prepare(plait_prepared **prepared);
+
+/**
+ * Starts prepared calls, as if they were called now. Allocates nothing after the first time.
+ *
+ * work  as for plait_group_end()
+ *
+ * Returns as plait_group_end(), and PLAIT_INVALID_USAGE while they still run from the former start.
+ * Threads: one at a time, as for their communicators.
+ */
+PLAIT_API plait_status plait_prepared_start(plait_prepared *prepared, plait_work **work);
+
+/** Frees prepared calls; what still runs of them goes on to its end. NULL is fine. */
+PLAIT_API void plait_prepared_release(plait_prepared *prepared);
+
 /* --------------------------------------------------------------------- log */
 
 typedef enum plait_log_level {

@@ -6,6 +6,7 @@
 #include "base/handle.h"
 #include "base/status.h"
 #include "engine.h"
+#include "group_calls.h"
 #include "work.h"
 #include "world.h"
 
@@ -152,31 +153,46 @@ plait_status calls_run(struct comm *comm, const struct call *call)
     return engine_run(&comm->world->engine, &work);
 }
 
+/* The call becomes a member of this thread's group. */
+static plait_status join_group(struct comm *comm, const struct call *call, plait_work **out)
+{
+    struct work *member;
+    plait_status status = group_add(comm, WORK_COLLECTIVE, out, &member);
+    return status == PLAIT_OK ? group_spoil(work_set_call(member, call)) : status;
+}
+
 plait_status calls_carry_out(struct comm *comm, const struct call *call, plait_work **work)
 {
+    if (group_is_open())
+        return join_group(comm, call, work);
     return work != NULL ? start(comm, call, work) : calls_run(comm, call);
 }
 
-/* Everything a collective has in common, once its call is put together. */
-static plait_status collective(plait_comm *handle, struct call *call, plait_work **work, const char *function)
+/* Finds the communicator and checks the call, once it is put together. */
+static plait_status prepare(plait_comm *handle, struct call *call, struct comm **found, const char *function)
 {
-    struct comm *comm = comm_find(handle, function);
+    struct comm *comm = *found = comm_find(handle, function);
     if (comm == NULL)
         return handle_refusal(handle);
-    if (call->kind != COLLECTIVE_BARRIER) {
-        plait_status status = calls_check(comm, call, function);
-        if (status != PLAIT_OK)
-            return status;
-        /* Buffers that mean nothing on this rank are not looked at. */
-        if (collective_input_blocks(call->kind, comm->group.ranks, call->root, comm->group.rank) == 0)
-            call->input = NULL;
-        if (collective_output_blocks(call->kind, comm->group.ranks, call->root, comm->group.rank) == 0)
-            call->output = NULL;
-        status = check_buffers(comm, call, function);
-        if (status != PLAIT_OK)
-            return status;
-    }
-    return calls_carry_out(comm, call, work);
+    if (call->kind == COLLECTIVE_BARRIER)
+        return PLAIT_OK;
+    plait_status status = calls_check(comm, call, function);
+    if (status != PLAIT_OK)
+        return status;
+    /* Buffers that mean nothing on this rank are not looked at. */
+    if (collective_input_blocks(call->kind, comm->group.ranks, call->root, comm->group.rank) == 0)
+        call->input = NULL;
+    if (collective_output_blocks(call->kind, comm->group.ranks, call->root, comm->group.rank) == 0)
+        call->output = NULL;
+    return check_buffers(comm, call, function);
+}
+
+/* Everything a collective has in common. */
+static plait_status collective(plait_comm *handle, struct call *call, plait_work **work, const char *function)
+{
+    struct comm *comm;
+    plait_status status = prepare(handle, call, &comm, function);
+    return status == PLAIT_OK ? calls_carry_out(comm, call, work) : group_spoil(status);
 }
 
 plait_status plait_allreduce(plait_comm *comm, const void *input, void *output, size_t count, plait_type type,

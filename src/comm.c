@@ -9,6 +9,7 @@
 #include "base/handle.h"
 #include "base/status.h"
 #include "ending.h"
+#include "group_calls.h"
 #include "work.h"
 #include "world.h"
 
@@ -315,6 +316,8 @@ plait_status plait_comm_destroy(plait_comm *handle)
                        __func__);
     if (engine_calls_back(&comm->world->engine))
         return failure(PLAIT_INVALID_USAGE, "%s: called from a callback, which must not wait", __func__);
+    if (group_is_open())
+        return group_refuse_open(__func__);
     if (handle_end(HANDLE_COMM, handle) == NULL)
         return failure(PLAIT_INVALID_USAGE, "%s: another thread has destroyed comm", __func__);
 

@@ -265,29 +265,6 @@ static void drive(struct engine *engine, const struct work *done, int64_t deadli
     }
 }
 
-/* ----------------------------------------------------------------- callbacks */
-
-static _Thread_local const struct callback_frame *innermost;
-
-void callback_enter(struct callback_frame *frame, const struct engine *engine)
-{
-    *frame = (struct callback_frame){ .engine = engine, .outer = innermost };
-    innermost = frame;
-}
-
-void callback_leave(const struct callback_frame *frame)
-{
-    innermost = frame->outer;
-}
-
-bool engine_calls_back(const struct engine *engine)
-{
-    for (const struct callback_frame *frame = innermost; frame != NULL; frame = frame->outer)
-        if (frame->engine == engine)
-            return true;
-    return false;
-}
-
 /* ---------------------------------------------------------------- handing on */
 
 static void wake_thread(struct engine *engine)
@@ -457,6 +434,7 @@ static plait_status end_run(struct work *work)
 {
     plait_status status = work_tell(work);
     free(work->fault);
+    work->fault = NULL;
     return status;
 }
 
@@ -490,6 +468,32 @@ plait_status engine_run(struct engine *engine, struct work *work)
     engine_wait(engine, work, NO_DEADLINE);
     atomic_fetch_sub(users, 1);
     return end_run(work);
+}
+
+static void count_users(struct work *first, int change)
+{
+    for (struct work *work = first; work != NULL; work = work->sibling)
+        atomic_fetch_add(&work->comm->users, change);
+}
+
+void engine_run_together(struct engine *engine, struct work *first, struct work *all)
+{
+    count_users(first, 1);
+    if (engine_enter(engine)) {
+        if (atomic_load_explicit(&engine->incoming_any, memory_order_relaxed))
+            accept_incoming(engine);
+        for (struct work *work = first; work != NULL; work = work->sibling)
+            accept_work(engine, work);
+        drive(engine, all, NO_DEADLINE);
+        engine_leave(engine);
+    } else {
+        for (struct work *work = first; work != NULL; work = work->sibling)
+            engine_submit(engine, work);
+        if (engine->bell != NULL)
+            bell_ring(engine->bell);
+        engine_wait(engine, all, NO_DEADLINE);
+    }
+    count_users(first, -1);
 }
 
 plait_status engine_start(struct engine *engine, struct world *world)

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "callback.h"
 #include "patience.h"
 #include "transport/transport.h"
 
@@ -69,16 +70,6 @@ void engine_leave(struct engine *engine);
 /* The driver's: takes a communicator without works, which is about to be freed, out of its list. */
 void engine_forget(struct engine *engine, struct comm *comm);
 
-/* A caller's function runs on the driver's thread: around it, and whether one does. What waits
- * for the engine must not be called from there. */
-struct callback_frame {
-    const struct engine *engine;
-    const struct callback_frame *outer;
-};
-void callback_enter(struct callback_frame *frame, const struct engine *engine);
-void callback_leave(const struct callback_frame *frame);
-bool engine_calls_back(const struct engine *engine);
-
 /* The driver's: one round over everything. True if something moved. */
 bool engine_pass(struct engine *engine);
 
@@ -98,6 +89,9 @@ void engine_work_done(struct engine *engine);
 /* Runs a work to its end: `work` lies on the stack of its caller, who waits. A failure's sentence becomes
  * this thread's. */
 plait_status engine_run(struct engine *engine, struct work *work);
+
+/* Runs works of one world, linked by `sibling`, until `all`, the work that stands for them, is done. */
+void engine_run_together(struct engine *engine, struct work *first, struct work *all);
 
 /* Waits for a work, driving when it can. PLAIT_IN_PROGRESS when `deadline` passes first. */
 plait_status engine_wait(struct engine *engine, struct work *work, int64_t deadline);

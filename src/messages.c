@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "calls.h"
 #include "engine.h"
+#include "group_calls.h"
 #include "work.h"
 
 struct message {
@@ -52,6 +53,29 @@ static void fill(struct work *work, const struct message *message)
         .size = message->size,
         .status = PLAIT_IN_PROGRESS,
     };
+}
+
+void message_rewind(struct work *work)
+{
+    const struct transfer *done = &work->transfer;
+    work->source = -1;
+    work->transfer = (struct transfer){
+        .peer = done->peer,
+        .key = { .context = done->key.context, .operation = done->key.operation },
+        .data = done->data,
+        .size = done->size,
+        .status = PLAIT_IN_PROGRESS,
+    };
+}
+
+void message_give_outputs(const struct work *work)
+{
+    if (work->kind != WORK_RECV)
+        return;
+    if (work->source_out != NULL)
+        *work->source_out = work->source;
+    if (work->received_out != NULL)
+        *work->received_out = work->transfer.moved / work->element_size;
 }
 
 static plait_status start(struct comm *comm, const struct message *message, plait_work **out)
@@ -107,19 +131,42 @@ plait_status message_recv(struct comm *comm, uint64_t context, void *data, size_
     return run(comm, &message, NULL, NULL);
 }
 
-/* Everything a send and a receive have in common. */
-static plait_status transfer(plait_comm *handle, struct message *message, size_t count, plait_type type,
-                             int *source, size_t *received, plait_work **work, const char *function)
+/* The call becomes a member of this thread's group. */
+static plait_status join_group(struct comm *comm, const struct message *message, int *source,
+                               size_t *received, plait_work **out)
 {
-    struct comm *comm = comm_find(handle, function);
-    if (comm == NULL)
+    struct work *member;
+    plait_status status = group_add(comm, message->kind, out, &member);
+    if (status != PLAIT_OK)
+        return status;
+    fill(member, message);
+    member->source_out = source;
+    member->received_out = received;
+    return PLAIT_OK;
+}
+
+static plait_status prepare(plait_comm *handle, struct message *message, size_t count, plait_type type,
+                            struct comm **comm, const char *function)
+{
+    *comm = comm_find(handle, function);
+    if (*comm == NULL)
         return handle_refusal(handle);
     message->element_size = plait_type_size(type);
     message->size = count * message->element_size;
     message->context = CONTEXT_CALLERS;
-    plait_status status = check(comm, message, count, type, function);
+    return check(*comm, message, count, type, function);
+}
+
+/* Everything a send and a receive have in common. */
+static plait_status transfer(plait_comm *handle, struct message *message, size_t count, plait_type type,
+                             int *source, size_t *received, plait_work **work, const char *function)
+{
+    struct comm *comm;
+    plait_status status = prepare(handle, message, count, type, &comm, function);
     if (status != PLAIT_OK)
-        return status;
+        return group_spoil(status);
+    if (group_is_open())
+        return join_group(comm, message, source, received, work);
     return work != NULL ? start(comm, message, work) : run(comm, message, source, received);
 }
 

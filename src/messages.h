@@ -2,6 +2,7 @@
 #ifndef PLAIT_MESSAGES_H
 #define PLAIT_MESSAGES_H
 
+#include "work.h"
 #include "world.h"
 
 /* Contexts that a communicator's messages are kept apart by. */
@@ -11,5 +12,10 @@
 plait_status message_send(struct comm *comm, uint64_t context, const void *data, size_t size, int peer,
                           int tag);
 plait_status message_recv(struct comm *comm, uint64_t context, void *data, size_t size, int peer, int tag);
+
+/* For members of groups: makes a message that was transferred ready to go again; leaves what a receive got
+ * where its caller wants it. */
+void message_rewind(struct work *work);
+void message_give_outputs(const struct work *work);
 
 #endif

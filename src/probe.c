@@ -7,6 +7,7 @@
 #include "base/pause.h"
 #include "base/status.h"
 #include "calls.h"
+#include "group_calls.h"
 #include "world.h"
 
 enum { BATCHES = 8, ROUNDS = 40 };
@@ -95,6 +96,8 @@ plait_status plait_comm_measure_line(plait_comm *handle, double *line_ns)
     struct comm *comm = comm_find(handle, __func__);
     if (comm == NULL)
         return handle_refusal(handle);
+    if (group_is_open())
+        return group_refuse_open(__func__);
     if (line_ns == NULL)
         return failure(PLAIT_INVALID_ARGUMENT, "%s: line_ns is NULL", __func__);
     return comm_probe_line(comm, line_ns);

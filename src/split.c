@@ -6,6 +6,7 @@
 
 #include "base/handle.h"
 #include "base/status.h"
+#include "group_calls.h"
 #include "messages.h"
 #include "world.h"
 
@@ -204,6 +205,8 @@ plait_status plait_comm_split(plait_comm *handle, int colour, int key, const pla
     struct comm *parent = comm_find(handle, __func__);
     if (parent == NULL)
         return handle_refusal(handle);
+    if (group_is_open())
+        return group_refuse_open(__func__);
     if (out == NULL)
         return failure(PLAIT_INVALID_ARGUMENT, "%s: comm is NULL", __func__);
     if (colour < 0 && colour != PLAIT_NO_COLOUR)
@@ -280,6 +283,8 @@ plait_status plait_comm_group(plait_comm *handle, const int *ranks, int count, i
     struct comm *parent = comm_find(handle, __func__);
     if (parent == NULL)
         return handle_refusal(handle);
+    if (group_is_open())
+        return group_refuse_open(__func__);
     if (out == NULL)
         return failure(PLAIT_INVALID_ARGUMENT, "%s: comm is NULL", __func__);
     if (tag < 0)

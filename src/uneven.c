@@ -2,6 +2,7 @@
 #include "base/handle.h"
 #include "base/status.h"
 #include "calls.h"
+#include "group_calls.h"
 #include "layout.h"
 
 static const struct layout_given nothing = { .blocks = 0 };
@@ -17,7 +18,7 @@ static plait_status carry_out(struct comm *comm, struct call *call, const struct
                               const struct layout_given *output, plait_work **work, const char *function)
 {
     plait_status status = layout_make(comm, call, input, output, function);
-    return status == PLAIT_OK ? calls_carry_out(comm, call, work) : status;
+    return status == PLAIT_OK ? calls_carry_out(comm, call, work) : group_spoil(status);
 }
 
 /* What a rank says of its own block must be what its counts say of it. */
@@ -38,12 +39,12 @@ plait_status plait_allgatherv(plait_comm *handle, const void *input, size_t coun
     struct call call = { .kind = COLLECTIVE_ALLGATHER, .type = type, .input = input, .output = output };
     struct comm *comm = comm_find(handle, __func__);
     if (comm == NULL)
-        return handle_refusal(handle);
+        return group_spoil(handle_refusal(handle));
     plait_status status = calls_check(comm, &call, __func__);
     if (status == PLAIT_OK)
         status = check_own(comm, counts, count, __func__);
     if (status != PLAIT_OK)
-        return status;
+        return group_spoil(status);
     const struct layout_given from = one_block(&count);
     const struct layout_given to = { counts, displacements, "counts", "displacements", comm->group.ranks };
     return carry_out(comm, &call, &from, &to, work, __func__);
@@ -57,10 +58,10 @@ plait_status plait_reduce_scatterv(plait_comm *handle, const void *input, void *
     };
     struct comm *comm = comm_find(handle, __func__);
     if (comm == NULL)
-        return handle_refusal(handle);
+        return group_spoil(handle_refusal(handle));
     plait_status status = calls_check(comm, &call, __func__);
     if (status != PLAIT_OK)
-        return status;
+        return group_spoil(status);
     const struct layout_given from = { counts, NULL, "counts", "", comm->group.ranks };
     const struct layout_given to = counts != NULL ? one_block(&counts[comm->group.rank]) : nothing;
     return carry_out(comm, &call, &from, &to, work, __func__);
@@ -75,10 +76,10 @@ plait_status plait_gatherv(plait_comm *handle, const void *input, size_t count, 
     };
     struct comm *comm = comm_find(handle, __func__);
     if (comm == NULL)
-        return handle_refusal(handle);
+        return group_spoil(handle_refusal(handle));
     plait_status status = calls_check(comm, &call, __func__);
     if (status != PLAIT_OK)
-        return status;
+        return group_spoil(status);
     const struct layout_given from = one_block(&count);
     if (comm->group.rank != root) {
         call.output = NULL;
@@ -86,7 +87,7 @@ plait_status plait_gatherv(plait_comm *handle, const void *input, size_t count, 
     }
     status = check_own(comm, counts, count, __func__);
     if (status != PLAIT_OK)
-        return status;
+        return group_spoil(status);
     const struct layout_given to = { counts, displacements, "counts", "displacements", comm->group.ranks };
     return carry_out(comm, &call, &from, &to, work, __func__);
 }
@@ -100,10 +101,10 @@ plait_status plait_scatterv(plait_comm *handle, const void *input, const size_t 
     };
     struct comm *comm = comm_find(handle, __func__);
     if (comm == NULL)
-        return handle_refusal(handle);
+        return group_spoil(handle_refusal(handle));
     plait_status status = calls_check(comm, &call, __func__);
     if (status != PLAIT_OK)
-        return status;
+        return group_spoil(status);
     const struct layout_given to = one_block(&count);
     if (comm->group.rank != root) {
         call.input = NULL;
@@ -111,7 +112,7 @@ plait_status plait_scatterv(plait_comm *handle, const void *input, const size_t 
     }
     status = check_own(comm, counts, count, __func__);
     if (status != PLAIT_OK)
-        return status;
+        return group_spoil(status);
     const struct layout_given from = { counts, displacements, "counts", "displacements", comm->group.ranks };
     return carry_out(comm, &call, &from, &to, work, __func__);
 }
@@ -123,16 +124,16 @@ plait_status plait_alltoallv(plait_comm *handle, const void *input, const size_t
     struct call call = { .kind = COLLECTIVE_ALLTOALL, .type = type, .input = input, .output = output };
     struct comm *comm = comm_find(handle, __func__);
     if (comm == NULL)
-        return handle_refusal(handle);
+        return group_spoil(handle_refusal(handle));
     plait_status status = calls_check(comm, &call, __func__);
     if (status != PLAIT_OK)
-        return status;
+        return group_spoil(status);
     int ranks = comm->group.ranks, rank = comm->group.rank;
     if (input_counts != NULL && output_counts != NULL && input_counts[rank] != output_counts[rank])
-        return failure(PLAIT_INVALID_ARGUMENT,
-                       "%s: this rank sends itself %zu elements (input_counts[%d]) and expects %zu "
-                       "(output_counts[%d])",
-                       __func__, input_counts[rank], rank, output_counts[rank], rank);
+        return group_spoil(failure(PLAIT_INVALID_ARGUMENT,
+                                   "%s: this rank sends itself %zu elements (input_counts[%d]) and expects "
+                                   "%zu (output_counts[%d])",
+                                   __func__, input_counts[rank], rank, output_counts[rank], rank));
     const struct layout_given from = { input_counts, input_displacements, "input_counts",
                                        "input_displacements", ranks };
     const struct layout_given to = { output_counts, output_displacements, "output_counts",

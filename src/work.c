@@ -7,6 +7,9 @@
 #include "base/clock.h"
 #include "base/handle.h"
 #include "base/status.h"
+#include "batch.h"
+#include "group_calls.h"
+#include "work_pool.h"
 #include "world.h"
 
 void work_init(struct work *work, struct comm *comm, enum work_kind kind)
@@ -15,34 +18,67 @@ void work_init(struct work *work, struct comm *comm, enum work_kind kind)
     atomic_init(&work->status, PLAIT_IN_PROGRESS);
     atomic_init(&work->references, 0);
     work->comm = comm;
-    work->comm_handle = comm->handle;
+    work->comm_handle = comm != NULL ? comm->handle : NULL;
     work->next = NULL;
     work->begun = work->counted = work->heap = work->called = false;
     work->deadline = 0;
     work->number = 0;
+    work->group = NULL;
     work->handle = NULL;
     work->callback = NULL;
     work->fault = NULL;
-    work->layout = NULL;
 }
 
-plait_status work_make(struct comm *comm, enum work_kind kind, struct work **work)
+static plait_status make(struct world *world, struct comm *comm, enum work_kind kind, struct work **out)
 {
-    struct work *made = malloc(sizeof *made);
-    if (made == NULL)
+    struct work *work = work_pool_take(world != NULL ? world->works : NULL);
+    if (work == NULL)
         return failure(PLAIT_OUT_OF_MEMORY, "no memory for a work");
-    work_init(made, comm, kind);
-    made->heap = true;
-    atomic_init(&made->references, 2);
-    pthread_mutex_init(&made->lock, NULL);
-    made->handle = handle_new(HANDLE_WORK, made);
-    if (made->handle == NULL) {
-        pthread_mutex_destroy(&made->lock);
-        free(made);
-        return failure(PLAIT_OUT_OF_MEMORY, "no memory for the handle of a work");
-    }
-    *work = made;
+    work_init(work, comm, kind);
+    work->sibling = NULL;
+    work->source_out = NULL;
+    work->received_out = NULL;
+    work->prepared = NULL;
+    work->heap = true;
+    atomic_init(&work->references, 1);
+    *out = work;
     return PLAIT_OK;
+}
+
+plait_status work_make_member(struct comm *comm, enum work_kind kind, struct work **work)
+{
+    return make(comm->world, comm, kind, work);
+}
+
+plait_status work_make_group(struct world *world, struct work **work)
+{
+    plait_status status = make(world, NULL, WORK_GROUP, work);
+    if (status == PLAIT_OK)
+        atomic_init(&(*work)->first_failure, PLAIT_OK);
+    return status;
+}
+
+plait_status work_publish(struct work *work)
+{
+    work->handle = handle_new(HANDLE_WORK, work);
+    if (work->handle == NULL)
+        return failure(PLAIT_OUT_OF_MEMORY, "no memory for the handle of a work");
+    atomic_fetch_add(&work->references, 1);
+    return PLAIT_OK;
+}
+
+plait_status work_make(struct comm *comm, enum work_kind kind, struct work **out)
+{
+    struct work *work;
+    plait_status status = make(comm->world, comm, kind, &work);
+    if (status != PLAIT_OK)
+        return status;
+    status = work_publish(work);
+    if (status == PLAIT_OK)
+        *out = work;
+    else
+        work_let_go(work);
+    return status;
 }
 
 plait_status work_set_call(struct work *work, const struct call *call)
@@ -51,7 +87,11 @@ plait_status work_set_call(struct work *work, const struct call *call)
     if (call->layout == NULL)
         return PLAIT_OK;
     size_t size = layout_size(call->layout->ranks);
-    work->layout = malloc(size);
+    if (work->layout_room < size) {
+        free(work->layout);
+        work->layout = malloc(size);
+        work->layout_room = work->layout != NULL ? size : 0;
+    }
     if (work->layout == NULL)
         return failure(PLAIT_OUT_OF_MEMORY, "no memory for the layout of a work");
     memcpy(work->layout, call->layout, size);
@@ -59,25 +99,34 @@ plait_status work_set_call(struct work *work, const struct call *call)
     return PLAIT_OK;
 }
 
-/* Lets go of one reference; the last one frees it. */
-static void release(struct work *work)
+/* The members go with the work that stands for them, unless they are to run again. */
+static void let_members_go(struct work *group)
+{
+    if (group->prepared != NULL) {
+        prepared_let_go(group->prepared);
+        return;
+    }
+    batch_let_go(group->sibling);
+}
+
+void work_let_go(struct work *work)
 {
     if (atomic_fetch_sub(&work->references, 1) > 1)
         return;
-    pthread_mutex_destroy(&work->lock);
+    if (work->kind == WORK_GROUP)
+        let_members_go(work);
     free(work->fault);
-    free(work->layout);
-    free(work);
+    work_pool_give(work);
 }
 
 void work_drop(struct work *work)
 {
     handle_end(HANDLE_WORK, work->handle);
     atomic_store(&work->references, 1);
-    release(work);
+    work_let_go(work);
 }
 
-static void run_callback(struct work *work, plait_status status)
+void work_call_back(struct work *work, plait_status status, const struct engine *engine)
 {
     pthread_mutex_lock(&work->lock);
     work->called = true;
@@ -86,25 +135,32 @@ static void run_callback(struct work *work, plait_status status)
     if (callback == NULL)
         return;
     struct callback_frame frame;
-    callback_enter(&frame, &work->comm->world->engine);
+    callback_enter(&frame, engine);
     callback(work->callback_context, work->handle, status);
     callback_leave(&frame);
 }
 
+void work_keep_fault(struct work *work, const struct fault_record *record)
+{
+    work->fault = malloc(sizeof *record); /* without it the status alone has to do */
+    if (work->fault != NULL)
+        *work->fault = *record;
+}
+
 void work_finish(struct work *work, plait_status status, const struct fault_record *record)
 {
-    if (record != NULL) {
-        work->fault = malloc(sizeof *record); /* without it the status alone has to do */
-        if (work->fault != NULL)
-            *work->fault = *record;
-    }
+    if (record != NULL)
+        work_keep_fault(work, record);
     struct engine *engine = &work->comm->world->engine;
     struct comm *comm = work->comm;
     bool counted = work->counted, heap = work->heap;
+    struct work *group = work->group;
     atomic_store(&work->status, status); /* a blocking caller's work is gone from here on */
-    if (heap) {
-        run_callback(work, status);
-        release(work);
+    if (group != NULL) {
+        batch_member_done(work, status, record);
+    } else if (heap) {
+        work_call_back(work, status, engine);
+        work_let_go(work);
     }
     if (counted) {
         atomic_fetch_sub(&engine->active, 1);
@@ -124,7 +180,7 @@ plait_status work_tell(const struct work *work)
 
 /* --------------------------------------------------------------- public calls */
 
-/* Finds a living work, for release() once done with it, or leaves a sentence. */
+/* Finds a living work, for work_let_go() once done with it, or leaves a sentence. */
 static struct work *hold(const plait_work *handle, const char *function)
 {
     struct work *work = handle_hold(HANDLE_WORK, handle);
@@ -145,9 +201,11 @@ plait_status plait_work_status(const plait_work *handle)
     if (work == NULL)
         return handle_refusal(handle);
     plait_status status = work_tell(work);
-    release(work);
+    work_let_go(work);
     return status;
 }
+
+enum { TEST_ONLY = 0 }; /* a deadline that is none: make progress, but don't wait */
 
 /* Another thread destroys the communicator, which ends the work within a bounded time. */
 static void await_end(const struct work *work, int64_t deadline)
@@ -156,40 +214,72 @@ static void await_end(const struct work *work, int64_t deadline)
         nanosleep(&(struct timespec){ .tv_nsec = 20000 }, NULL);
 }
 
-/* Tests or waits for a work that is under way: PLAIT_OK, or why that can't be. */
-static plait_status pursue(struct work *work, int64_t timeout_ms, const char *function)
+/* Makes progress for `work`, or waits until `done` is, which `work` is part of: PLAIT_OK, or why that can't be. */
+static plait_status pursue(struct work *work, struct work *done, int64_t deadline, const char *function)
 {
     struct comm *comm = comm_hold(work->comm_handle, function);
     if (comm == NULL) {
         if (handle_find(HANDLE_COMM, work->comm_handle) != NULL)
             return failure(PLAIT_INVALID_USAGE, "%s: the work belongs to the parent process", function);
-        if (timeout_ms != 0)
-            await_end(work, deadline_after_ms(timeout_ms));
+        if (deadline != TEST_ONLY)
+            await_end(work, deadline);
         return PLAIT_OK;
     }
     plait_status status = PLAIT_OK;
     struct engine *engine = &comm->world->engine;
-    if (timeout_ms == 0)
+    if (deadline == TEST_ONLY)
         engine_nudge(engine);
-    else if (engine_calls_back(engine) && work_status(work) == PLAIT_IN_PROGRESS)
+    else if (engine_calls_back(engine) && work_status(done) == PLAIT_IN_PROGRESS)
         status = failure(PLAIT_INVALID_USAGE, "%s: called from a callback, which must not wait", function);
     else
-        engine_wait(engine, work, deadline_after_ms(timeout_ms));
+        engine_wait(engine, done, deadline);
     comm_let_go(comm);
     return status;
 }
 
-static plait_status test_or_wait(plait_work *handle, int64_t timeout_ms, const char *function)
+/* The same for a work that stands for a group: where its members are of one world, as nearly always, by
+ * waiting for all of them together; else for one after another, while the other worlds' threads drive those. */
+static plait_status pursue_group(struct work *group, int64_t deadline, const char *function)
+{
+    bool alone = batch_is_of_one_world(group->sibling);
+    plait_status status = PLAIT_OK;
+    for (struct work *member = group->sibling; member != NULL && status == PLAIT_OK;
+         member = member->sibling) {
+        if (work_status(group) != PLAIT_IN_PROGRESS || (deadline != TEST_ONLY && deadline_passed(deadline)))
+            break;
+        if (work_status(member) != PLAIT_IN_PROGRESS)
+            continue;
+        status = pursue(member, alone ? group : member, deadline, function);
+        if (alone)
+            break;
+    }
+    if (status == PLAIT_OK && deadline != TEST_ONLY)
+        await_end(group, deadline);
+    return status;
+}
+
+plait_status work_wait(struct work *work, int64_t timeout_ms, const char *function)
+{
+    plait_status status = PLAIT_OK;
+    int64_t deadline = timeout_ms == 0 ? TEST_ONLY : deadline_after_ms(timeout_ms);
+    if (work_status(work) != PLAIT_IN_PROGRESS)
+        return work_tell(work);
+    if (deadline != TEST_ONLY && group_is_open())
+        status = group_refuse_open(function);
+    else if (work->kind == WORK_GROUP)
+        status = pursue_group(work, deadline, function);
+    else
+        status = pursue(work, work, deadline, function);
+    return status == PLAIT_OK ? work_tell(work) : status;
+}
+
+static plait_status test_or_wait(const plait_work *handle, int64_t timeout_ms, const char *function)
 {
     struct work *work = hold(handle, function);
     if (work == NULL)
         return handle_refusal(handle);
-    plait_status status = PLAIT_OK;
-    if (work_status(work) == PLAIT_IN_PROGRESS)
-        status = pursue(work, timeout_ms, function);
-    if (status == PLAIT_OK)
-        status = work_tell(work);
-    release(work);
+    plait_status status = work_wait(work, timeout_ms, function);
+    work_let_go(work);
     return status;
 }
 
@@ -203,13 +293,23 @@ plait_status plait_work_wait(plait_work *handle, int64_t timeout_ms)
     return test_or_wait(handle, timeout_ms, __func__);
 }
 
+/* The callback of a work that was done before it was set, on this thread. */
+static void call_back_late(struct work *work, const char *function)
+{
+    const struct work *part = work->kind == WORK_GROUP ? work->sibling : work;
+    struct comm *comm = part != NULL ? comm_hold(part->comm_handle, function) : NULL;
+    work_call_back(work, work_status(work), comm != NULL ? &comm->world->engine : NULL);
+    if (comm != NULL)
+        comm_let_go(comm);
+}
+
 plait_status plait_work_on_done(plait_work *handle, plait_work_callback callback, void *context)
 {
     struct work *work = hold(handle, __func__);
     if (work == NULL)
         return handle_refusal(handle);
     if (callback == NULL) {
-        release(work);
+        work_let_go(work);
         return failure(PLAIT_INVALID_ARGUMENT, "%s: callback is NULL", __func__);
     }
 
@@ -221,8 +321,8 @@ plait_status plait_work_on_done(plait_work *handle, plait_work_callback callback
     }
     pthread_mutex_unlock(&work->lock);
     if (!taken && done)
-        callback(context, handle, work_status(work));
-    release(work);
+        call_back_late(work, __func__);
+    work_let_go(work);
     return taken ? failure(PLAIT_INVALID_USAGE, "%s: the work has a callback already", __func__) : PLAIT_OK;
 }
 
@@ -232,7 +332,7 @@ int plait_work_source(const plait_work *handle)
     if (work == NULL)
         return -1;
     int source = work->kind == WORK_RECV && work_status(work) == PLAIT_OK ? work->source : -1;
-    release(work);
+    work_let_go(work);
     return source;
 }
 
@@ -244,7 +344,7 @@ size_t plait_work_count(const plait_work *handle)
     size_t count = 0;
     if (work->kind == WORK_RECV && work_status(work) == PLAIT_OK)
         count = work->transfer.moved / work->element_size;
-    release(work);
+    work_let_go(work);
     return count;
 }
 
@@ -256,7 +356,7 @@ plait_status plait_work_fault(const plait_work *handle, plait_fault *fault)
     static const struct fault_record none = { 0 };
     bool failed = work_status(work) < 0 && work->fault != NULL;
     plait_status status = fault_give(failed ? work->fault : &none, fault);
-    release(work);
+    work_let_go(work);
     return status;
 }
 
@@ -266,7 +366,7 @@ void plait_work_release(plait_work *handle)
         return;
     struct work *work = handle_end(HANDLE_WORK, handle);
     if (work != NULL)
-        release(work);
+        work_let_go(work);
     else
         failure(PLAIT_INVALID_USAGE, "%s: work is not a living work; it was released, or is no work",
                 __func__);

@@ -14,7 +14,9 @@
 #include "device/reduce.h"
 #include "ending.h"
 #include "memory.h"
+#include "group_calls.h"
 #include "start.h"
+#include "work_pool.h"
 
 /* ----------------------------------------------------------------------- forks */
 
@@ -32,15 +34,14 @@ static void watch_forks(void)
     pthread_atfork(NULL, NULL, count_fork);
 }
 
-/* Forks survived by this process's ancestors since they loaded the library. */
-static unsigned fork_count(void)
+unsigned world_fork_count(void)
 {
     return atomic_load_explicit(&forks, memory_order_relaxed);
 }
 
 bool world_is_parents(const struct world *world, const char *function)
 {
-    if (world->fork_count == fork_count())
+    if (world->fork_count == world_fork_count())
         return false;
     failure(
         PLAIT_INVALID_USAGE,
@@ -105,6 +106,7 @@ static void world_free(struct world *world)
         world->transport->leave(world->endpoint);
         world->transport->close(world->endpoint);
     }
+    work_pool_close(world->works);
     free(world->members);
     pthread_mutex_destroy(&world->lock);
     free(world);
@@ -114,14 +116,19 @@ plait_status plait_world_create(const plait_world_options *options, plait_world 
 {
     if (out == NULL)
         return failure(PLAIT_INVALID_ARGUMENT, "%s: world is NULL", __func__);
+    if (group_is_open())
+        return group_refuse_open(__func__);
     pthread_once(&fork_once, watch_forks);
     struct world *world = calloc(1, sizeof *world);
     if (world == NULL)
         return failure(PLAIT_OUT_OF_MEMORY, "no memory for a world");
     pthread_mutex_init(&world->lock, NULL);
-    world->fork_count = fork_count();
+    world->fork_count = world_fork_count();
+    world->works = work_pool_make();
 
-    plait_status status = world_start(world, options);
+    plait_status status = world->works != NULL
+                              ? world_start(world, options)
+                              : failure(PLAIT_OUT_OF_MEMORY, "no memory for a world's works");
     if (status == PLAIT_OK) {
         world->handle = handle_new(HANDLE_WORLD, world);
         if (world->handle == NULL)
@@ -148,6 +155,8 @@ plait_status plait_world_destroy(plait_world *handle)
         return PLAIT_INVALID_USAGE;
     if (engine_calls_back(&world->engine))
         return failure(PLAIT_INVALID_USAGE, "%s: called from a callback, which must not wait", __func__);
+    if (group_is_open())
+        return group_refuse_open(__func__);
     if (handle_end(HANDLE_WORLD, handle) == NULL)
         return failure(PLAIT_INVALID_USAGE, "%s: another thread has destroyed world", __func__);
     int64_t deadline = deadline_after_ms(1000); /* for all of them together */

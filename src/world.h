@@ -31,6 +31,7 @@ struct world {
     struct engine engine;
     struct heap heap;
     bool heap_open;
+    struct work_pool *works;
     double line_ns;
     unsigned fork_count; /* when the world was made */
     _Atomic int users;   /* threads inside of functions that may be called while another one destroys it */
@@ -90,6 +91,9 @@ static inline void world_let_go(struct world *world)
 {
     atomic_fetch_sub(&world->users, 1);
 }
+
+/* Forks survived by this process's ancestors since they loaded the library. */
+unsigned world_fork_count(void);
 
 /* Was the world made before this process was forked? Then it is the parent's, and the sentence says so. */
 bool world_is_parents(const struct world *world, const char *function);

@@ -8,7 +8,7 @@
 
 #include "plait.h"
 
-enum handle_kind { HANDLE_WORLD = 1, HANDLE_COMM, HANDLE_WORK, HANDLE_THREADS };
+enum handle_kind { HANDLE_WORLD = 1, HANDLE_COMM, HANDLE_WORK, HANDLE_THREADS, HANDLE_PREPARED };
 
 /* A handle for `object`, or NULL when memory or the 16 million slots are used up. Any thread. */
 void *handle_new(enum handle_kind kind, void *object);
