@@ -82,6 +82,8 @@ typedef enum plait_status {
     PLAIT_MISMATCH = -20,  /**< ranks made different calls; outputs are untouched on all of them */
     PLAIT_TRUNCATED = -21, /**< a message was longer than the receive; the buffer is untouched */
 
+    PLAIT_CALLER_FAILED = -22, /**< a caller's function returned an error on some rank; outputs are undefined */
+
     /* The communicator is over: destroy it, or the world. */
     PLAIT_TIMED_OUT = -30,    /**< a deadline passed; the fault names who was missing */
     PLAIT_PEER_LOST = -31,    /**< a rank died or left; the fault names it */
@@ -123,7 +125,8 @@ typedef enum plait_fault_kind {
     PLAIT_FAULT_NOT_ENTERED, /**< the culprit is alive and has not made the call */
     PLAIT_FAULT_STUCK,       /**< the culprit entered the operation and does not move on */
     PLAIT_FAULT_MISMATCH,    /**< the culprit made another call */
-    PLAIT_FAULT_ABORTED      /**< the culprit called abort */
+    PLAIT_FAULT_ABORTED,     /**< the culprit called abort */
+    PLAIT_FAULT_FUNCTION     /**< the culprit's function, of an operation of its own, returned an error */
 } plait_fault_kind;
 
 /** Something that went wrong, with its culprit. All strings are terminated. */
@@ -497,14 +500,62 @@ typedef enum plait_op {
     PLAIT_PRODUCT = 2,
     PLAIT_MIN = 3,
     PLAIT_MAX = 4,
-    PLAIT_AVERAGE = 5
+    PLAIT_AVERAGE = 5,
+    PLAIT_LAST_MADE_OP = 0x7fffffff /**< none: the type holds what plait_op_create_...() gives */
 } plait_op;
+
+/** Operations that callers make have numbers from here on; each process has its own. */
+#define PLAIT_FIRST_MADE_OP 1024
+
+/**
+ * Makes a sum of inputs that each rank multiplies first, each by a factor of its own: output[i] = sum over the
+ * ranks of factor * input[i]. For all-reduce, reduce and reduce-scatter of `type`. Integers modulo 2^bits; 16-bit
+ * floats are multiplied and summed in float32 and rounded once.
+ *
+ *     double share = my_samples / (double)all_samples; // a weighted average of gradients
+ *     status = plait_op_create_premul(PLAIT_F64, &share, &op);
+ *
+ * factor  one element of `type`, a float for types of fewer bits; copied
+ * op      set on PLAIT_OK only; for plait_op_destroy(). All ranks need such an operation for a call
+ *
+ * Returns PLAIT_OK, PLAIT_INVALID_ARGUMENT, PLAIT_OUT_OF_MEMORY, PLAIT_OUT_OF_RESOURCES (of 4096). Any thread.
+ */
+PLAIT_API plait_status plait_op_create_premul(plait_type type, const void *factor, plait_op *op);
+
+/** An operation that is a caller's function. */
+typedef struct plait_function_op {
+    size_t struct_size; /**< sizeof(plait_function_op); 0 means this version's */
+    const char *name;   /**< for faults; alike on all ranks; up to 31 bytes are copied; NULL: "a function" */
+    /**
+     * right[i] = left[i] op right[i], for `count` elements of `type`, which are aligned and do not overlap; the
+     * left ones are of lower ranks where the order is kept. Returns 0, or an error number of its own. It runs
+     * on the thread that drives the world, several times a call, and must not call Plait, wait or throw.
+     */
+    int (*function)(void *context, const void *left, void *right, size_t count, plait_type type);
+    void *context;   /**< handed to the function; lives until the operation is destroyed and its calls are done */
+    int commutative; /**< 0: ranks are folded from left to right, in their order, at some cost for large messages */
+} plait_function_op;
+
+/**
+ * Makes an operation of a function, which must be associative, for all-reduce, reduce and reduce-scatter of any
+ * type. When it returns an error on a rank, that call fails on all ranks with PLAIT_CALLER_FAILED: the sentence
+ * names the rank, the operation and the error, outputs are undefined, the communicator goes on. Calls with
+ * operations of other names are mismatches. In C++, plait::guard() below turns what is thrown into an error.
+ *
+ * op  set on PLAIT_OK only; for plait_op_destroy()
+ *
+ * Returns as plait_op_create_premul(), and PLAIT_UNSUPPORTED for options of a later version. Any thread.
+ */
+PLAIT_API plait_status plait_op_create_function(const plait_function_op *options, plait_op *op);
+
+/** Ends an operation that a caller made; calls under way keep it. PLAIT_INVALID_ARGUMENT for any other. Any thread. */
+PLAIT_API plait_status plait_op_destroy(plait_op op);
 
 /** Bytes of an element, or 0 for an unknown type. */
 PLAIT_API size_t plait_type_size(plait_type type);
 /** "bf16", or "?" for an unknown type. Static. */
 PLAIT_API const char *plait_type_name(plait_type type);
-/** "sum", or "?" for an unknown operation. Static. */
+/** "sum", or "?" for an unknown operation or a caller's. Static. */
 PLAIT_API const char *plait_op_name(plait_op op);
 
 /* ------------------------------------------------------------- collectives */
@@ -823,5 +874,29 @@ PLAIT_API void plait_log_set_sink(plait_log_sink sink, void *context);
 
 #ifdef __cplusplus
 }
+
+namespace plait {
+
+/** What guard() returns for a function that threw. */
+enum { function_threw = -1000 };
+
+/**
+ * Runs `function`, which returns an int, and turns an exception into an error, for plait_function_op:
+ *
+ *     int add(void *, const void *left, void *right, size_t count, plait_type)
+ *     {
+ *         return plait::guard([&] { return add_matrices(left, right, count); });
+ *     }
+ */
+template <typename Function> int guard(Function function) noexcept
+{
+    try {
+        return function();
+    } catch (...) {
+        return function_threw;
+    }
+}
+
+} // namespace plait
 #endif
 #endif

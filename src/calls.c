@@ -22,6 +22,26 @@ plait_status calls_check_type(plait_type type, const char *function)
     return PLAIT_OK;
 }
 
+/* Is it a caller's operation, of this type, and the collective one that knows it? */
+static plait_status check_made_op(const struct call *call, const char *function)
+{
+    struct made_op *op = made_op_hold(call->op);
+    if (op == NULL)
+        return failure(PLAIT_INVALID_ARGUMENT, "%s: op is %d, which is no living operation", function,
+                       (int)call->op);
+    plait_status status = PLAIT_OK;
+    if (call->kind != COLLECTIVE_ALLREDUCE && call->kind != COLLECTIVE_REDUCE &&
+        call->kind != COLLECTIVE_REDUCE_SCATTER)
+        status = failure(PLAIT_INVALID_ARGUMENT,
+                         "%s: operations that callers make serve all-reduce, reduce and reduce-scatter only",
+                         function);
+    else if (op->function == NULL && op->type != call->type)
+        status = failure(PLAIT_INVALID_ARGUMENT, "%s: type is %s and op is a pre-multiplied sum of %s",
+                         function, plait_type_name(call->type), plait_type_name(op->type));
+    made_op_let_go(op);
+    return status;
+}
+
 static plait_status check_op(plait_op op, const char *function)
 {
     if (op < PLAIT_SUM || op > PLAIT_AVERAGE)
@@ -111,7 +131,8 @@ plait_status calls_check(const struct comm *comm, const struct call *call, const
 {
     plait_status status = calls_check_type(call->type, function);
     if (status == PLAIT_OK && collective_reduces(call->kind))
-        status = check_op(call->op, function);
+        status =
+            call->op >= PLAIT_FIRST_MADE_OP ? check_made_op(call, function) : check_op(call->op, function);
     if (status == PLAIT_OK && collective_has_root(call->kind))
         status = check_root(comm, call->root, function);
     if (status == PLAIT_OK)
@@ -161,8 +182,23 @@ static plait_status join_group(struct comm *comm, const struct call *call, plait
     return status == PLAIT_OK ? group_spoil(work_set_call(member, call)) : status;
 }
 
+/* A call whose operation is a caller's, which it holds. */
+static plait_status carry_out_made(struct comm *comm, const struct call *call, plait_work **work)
+{
+    struct call made = *call;
+    made.made = made_op_hold(call->op);
+    if (made.made == NULL)
+        return group_spoil(failure(PLAIT_INVALID_USAGE, "the operation was destroyed as the call began"));
+    made.op = PLAIT_SUM;
+    plait_status status = calls_carry_out(comm, &made, work);
+    made_op_let_go(made.made);
+    return status;
+}
+
 plait_status calls_carry_out(struct comm *comm, const struct call *call, plait_work **work)
 {
+    if (call->op >= PLAIT_FIRST_MADE_OP)
+        return carry_out_made(comm, call, work);
     if (group_is_open())
         return join_group(comm, call, work);
     return work != NULL ? start(comm, call, work) : calls_run(comm, call);

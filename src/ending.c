@@ -306,15 +306,15 @@ bool message_settle(struct work *work)
     return true;
 }
 
-void comm_report_mismatch(struct comm *comm, struct work *work)
+void comm_report_failure(struct comm *comm, struct work *work, plait_status status)
 {
     struct fault_record record;
-    write_record(&record, comm, work, PLAIT_FAULT_MISMATCH, PLAIT_MISMATCH,
-                 comm->world_ranks[work->execution.waiting], failure_text());
+    write_record(&record, comm, work, status == PLAIT_MISMATCH ? PLAIT_FAULT_MISMATCH : PLAIT_FAULT_FUNCTION,
+                 status, comm->world_ranks[work->execution.waiting], failure_text());
     snprintf(record.sentence, sizeof record.sentence, "%s", failure_text());
     remember(comm, &record);
     tell_handler(comm, &record);
-    work_finish(work, PLAIT_MISMATCH, &record);
+    work_finish(work, status, &record);
 }
 
 void work_fail_by_sentence(struct work *work, plait_status status)

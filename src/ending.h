@@ -35,8 +35,8 @@ void comm_end_by_transfer(struct comm *comm, struct work *work, plait_status sta
 /* Fails all works of a communicator that is over. */
 void comm_fail_all(struct comm *comm);
 
-/* A work that ended with PLAIT_MISMATCH: the communicator goes on. */
-void comm_report_mismatch(struct comm *comm, struct work *work);
+/* A work that failed on all ranks, with this thread's sentence: the communicator goes on. */
+void comm_report_failure(struct comm *comm, struct work *work, plait_status status);
 
 /* Fails a work with this thread's sentence. */
 void work_fail_by_sentence(struct work *work, plait_status status);

@@ -103,19 +103,31 @@ static void show_finished(struct comm *comm, uint64_t number)
 static void settle_head(struct comm *comm, plait_status status)
 {
     struct work *work = pop(comm);
-    if (status == PLAIT_OK || status == PLAIT_MISMATCH) {
+    if (status == PLAIT_OK || plait_status_remedy(status) == PLAIT_REMEDY_GO_ON) {
         show_finished(comm, work->execution.number);
         if (status == PLAIT_OK)
             work_finish(work, PLAIT_OK, NULL);
         else
-            comm_report_mismatch(comm, work);
+            comm_report_failure(comm, work, status);
         return;
     }
     comm_end_by_transfer(comm, work, status);
 }
 
+/* A caller's function may run meanwhile. */
+static plait_status advance_head(const struct engine *engine, struct work *work)
+{
+    if (work->execution.call.made == NULL)
+        return execution_advance(&work->execution);
+    struct callback_frame frame;
+    callback_enter(&frame, engine);
+    plait_status status = execution_advance(&work->execution);
+    callback_leave(&frame);
+    return status;
+}
+
 /* Advances the communicator's collectives, one after another. */
-static bool advance_comm(struct comm *comm)
+static bool advance_comm(const struct engine *engine, struct comm *comm)
 {
     bool moved = false;
     while (comm->first != NULL) {
@@ -134,7 +146,7 @@ static bool advance_comm(struct comm *comm)
             work->begun = true;
             work->number = work->execution.number;
         }
-        plait_status status = execution_advance(&work->execution);
+        plait_status status = advance_head(engine, work);
         moved |= work->execution.moved;
         work->execution.moved = false;
         if (status == PLAIT_IN_PROGRESS)
@@ -151,7 +163,7 @@ static bool advance_busy(struct engine *engine)
     struct comm **link = &engine->busy;
     while (*link != NULL) {
         struct comm *comm = *link;
-        moved |= advance_comm(comm);
+        moved |= advance_comm(engine, comm);
         if (comm->first == NULL && *link == comm) {
             *link = comm->next_busy;
             comm->busy = false;
@@ -416,8 +428,8 @@ plait_status engine_wait(struct engine *engine, struct work *work, int64_t deadl
 static bool run_at_once(struct engine *engine, struct work *work)
 {
     struct comm *comm = work->comm;
-    if (work->kind != WORK_COLLECTIVE || engine->busy != NULL || engine->messages != NULL ||
-        atomic_load_explicit(&comm->over, memory_order_relaxed) != 0 ||
+    if (work->kind != WORK_COLLECTIVE || work->execution.call.made != NULL || engine->busy != NULL ||
+        engine->messages != NULL || atomic_load_explicit(&comm->over, memory_order_relaxed) != 0 ||
         atomic_load_explicit(&engine->alarm, memory_order_relaxed) ||
         execution_begin(&work->execution, &comm->group, &work->execution.call) != PLAIT_OK)
         return false;

@@ -84,6 +84,8 @@ plait_status work_make(struct comm *comm, enum work_kind kind, struct work **out
 plait_status work_set_call(struct work *work, const struct call *call)
 {
     work->execution.call = *call;
+    if (call->made != NULL)
+        made_op_hold_again(call->made);
     if (call->layout == NULL)
         return PLAIT_OK;
     size_t size = layout_size(call->layout->ranks);
@@ -115,6 +117,8 @@ void work_let_go(struct work *work)
         return;
     if (work->kind == WORK_GROUP)
         let_members_go(work);
+    else if (work->kind == WORK_COLLECTIVE && work->execution.call.made != NULL)
+        made_op_let_go(work->execution.call.made);
     free(work->fault);
     work_pool_give(work);
 }

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/handle.h"
 #include "base/log.h"
+#include "base/made_op.h"
 #include "base/status.h"
 #include "device/reduce.h"
 #include "ending.h"
@@ -26,6 +27,7 @@ static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 static void count_fork(void)
 {
     handle_after_fork();
+    made_op_after_fork();
     atomic_fetch_add(&forks, 1);
 }
 

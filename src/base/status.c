@@ -68,6 +68,7 @@ const char *plait_status_name(plait_status status)
     case PLAIT_SYSTEM_ERROR: return "PLAIT_SYSTEM_ERROR";
     case PLAIT_MISMATCH: return "PLAIT_MISMATCH";
     case PLAIT_TRUNCATED: return "PLAIT_TRUNCATED";
+    case PLAIT_CALLER_FAILED: return "PLAIT_CALLER_FAILED";
     case PLAIT_TIMED_OUT: return "PLAIT_TIMED_OUT";
     case PLAIT_PEER_LOST: return "PLAIT_PEER_LOST";
     case PLAIT_ABORTED: return "PLAIT_ABORTED";
@@ -90,7 +91,8 @@ plait_remedy plait_status_remedy(plait_status status)
     case PLAIT_OUT_OF_RESOURCES:
     case PLAIT_SYSTEM_ERROR: return PLAIT_REMEDY_RETRY;
     case PLAIT_MISMATCH:
-    case PLAIT_TRUNCATED: return PLAIT_REMEDY_GO_ON;
+    case PLAIT_TRUNCATED:
+    case PLAIT_CALLER_FAILED: return PLAIT_REMEDY_GO_ON;
     case PLAIT_TIMED_OUT:
     case PLAIT_PEER_LOST:
     case PLAIT_ABORTED:

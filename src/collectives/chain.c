@@ -64,9 +64,16 @@ static double chain_cost(const struct plan *plan, const struct cost_facts *facts
     return links * each + rest * each;
 }
 
+/* Places are counted from the root on. */
+static bool chain_keeps_order(enum collective kind, int root)
+{
+    return collective_reduces(kind) && root == 0;
+}
+
 const struct planner planner_chain = {
     .name = "chain",
     .serves = chain_serves,
+    .keeps_order = chain_keeps_order,
     .shape = chain_shape,
     .lay = chain_lay,
     .cost_ns = chain_cost,

@@ -26,6 +26,8 @@ static struct plan cheapest(enum collective kind, int ranks, int root, size_t bl
             continue;
         if (!(*planner)->serves(kind, ranks) || ((*planner)->needs_windows && !facts->windows && ranks > 1))
             continue;
+        if (facts->ordered && ((*planner)->keeps_order == NULL || !(*planner)->keeps_order(kind, root)))
+            continue;
         struct plan plan = plan_make(*planner, kind, ranks, root);
         double cost = plan.planner->cost_ns(&plan, facts, block_size);
         if (!best.planner || cost < least) {
@@ -53,7 +55,7 @@ struct plan plan_choose(enum collective kind, int ranks, int root, size_t block_
     if (plan.planner)
         return plan;
     plan = cheapest(kind, ranks, root, block_size, facts, NULL, false);
-    if (forced && ranks > 1)
+    if (forced && ranks > 1 && plan.planner)
         warn_once(kind, ranks, forced, &plan);
     return plan;
 }

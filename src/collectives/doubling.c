@@ -112,9 +112,17 @@ static double doubling_cost(const struct plan *plan, const struct cost_facts *fa
     return rounds * (cost_message(facts) + cost_carry(facts, m) + cost_fold(facts, 3 * m));
 }
 
+/* What a place has is from a run of neighbouring ranks, and places meet in their order. */
+static bool doubling_keeps_order(enum collective kind, int root)
+{
+    (void)root;
+    return kind == COLLECTIVE_ALLREDUCE;
+}
+
 const struct planner planner_doubling = {
     .name = "doubling",
     .serves = doubling_serves,
+    .keeps_order = doubling_keeps_order,
     .shape = doubling_shape,
     .lay = doubling_lay,
     .cost_ns = doubling_cost,

@@ -7,11 +7,13 @@
 #include "base/span.h"
 #include "base/status.h"
 #include "collectives/exchange.h"
+#include "collectives/fold.h"
 #include "collectives/notice.h"
 #include "collectives/offer.h"
 #include "collectives/profile.h"
 #include "collectives/recheck.h"
 #include "collectives/steps.h"
+#include "collectives/verdict.h"
 #include "device/reduce.h"
 
 enum { LINE_BYTES = 64, WORK_LIMIT = 64 << 20 };
@@ -139,9 +141,8 @@ static plait_status prepare_steps(struct execution *x)
     if (x->program->in_place != NULL)
         offer_make(x);
     const struct plan *plan = &x->program->plan;
-    x->work_element_size = collective_reduces(x->call.kind)
-                               ? plait_type_size(reduce_accumulator(x->call.type))
-                               : x->element_size;
+    x->work_element_size =
+        collective_reduces(x->call.kind) ? plait_type_size(fold_accumulator(&x->call)) : x->element_size;
     deal_chunks(x);
     if (plan->window_blocks > 0)
         take_slots(x);
@@ -172,6 +173,9 @@ static plait_status begin(struct execution *x, struct group *group, const struct
     x->asked = x->moved = false;
     x->contribution = 0;
     x->given = call->input;
+    x->verdict = 0;
+    if (group->board == NULL && verdict_due(x))
+        return failure(PLAIT_UNSUPPORTED, "a caller's function needs a transport whose ranks share memory");
     if (group->board == NULL || !notice_carries(group, call, &x->contribution)) {
         plait_status status = prepare_steps(x);
         if (status != PLAIT_OK)
@@ -220,6 +224,10 @@ static void go_on_counted(struct execution *x)
 static void finish(struct execution *x)
 {
     struct group *group = x->group;
+    if (verdict_due(x)) {
+        verdict_say(x);
+        return;
+    }
     if (x->program != NULL && x->program->plan.window_blocks > 0)
         leave_slots(x);
     if (x->whole != NULL) {
@@ -333,6 +341,11 @@ plait_status execution_advance(struct execution *x)
         run_steps(x);
     if (x->phase == PHASE_CHECK && recheck_advance(x))
         finish(x);
+    plait_status verdict;
+    if (x->phase == PHASE_VERDICT && verdict_hear(x, &verdict)) {
+        finish(x);
+        x->status = verdict;
+    }
     if (x->phase != PHASE_COUNTED)
         return x->status;
     go_on_counted(x);

@@ -10,6 +10,7 @@ enum execution_phase {
     PHASE_MEET,    /* this rank's call is up, or about to be; not all ranks' calls are seen */
     PHASE_STEPS,   /* the plan's steps run */
     PHASE_CHECK,   /* all is done but for a look at the line's cost */
+    PHASE_VERDICT, /* all is done but for hearing whether a caller's function failed anywhere */
     PHASE_COUNTED, /* the counts of a v-form have been exchanged; it goes on with itself */
     PHASE_DONE     /* status says how it ended */
 };
@@ -43,8 +44,9 @@ struct execution {
 
     size_t tick;
     int stage, index, waiting;
-    int open;  /* transfers of this tick */
-    int round; /* of the recheck, and what it knows */
+    int verdict; /* of a caller's function: 0, or its error */
+    int open;    /* transfers of this tick */
+    int round;   /* of the recheck, and what it knows */
     bool asked;
     int64_t asked_ns, best_ns;
     bool moved; /* something happened since the caller last cleared it */

@@ -19,13 +19,19 @@ static bool windows_fit(const struct group *group, const struct plan *plan)
     return (size_t)plan->window_blocks * 64 * (size_t)(plan->stages + 1) <= group->staging.size;
 }
 
+/* Must its contributions be folded in the order of ranks? */
+static bool is_ordered(const struct call *call)
+{
+    return call->made != NULL && call->made->ordered;
+}
+
 static struct plan choose(const struct group *group, const struct call *call, size_t size)
 {
-    struct plan plan =
-        plan_choose(call->kind, group->ranks, call->root, size, &group->facts, group->forced_plan);
+    struct cost_facts facts = group->facts;
+    facts.ordered = is_ordered(call);
+    struct plan plan = plan_choose(call->kind, group->ranks, call->root, size, &facts, group->forced_plan);
     if (plan.window_blocks == 0 || windows_fit(group, &plan))
         return plan;
-    struct cost_facts facts = group->facts;
     facts.windows = false;
     return plan_choose(call->kind, group->ranks, call->root, size, &facts, group->forced_plan);
 }
@@ -82,10 +88,25 @@ static struct program *write_program(const struct group *group, struct plan plan
     return program;
 }
 
+static plait_status refuse_order(const struct group *group, const struct call *call)
+{
+    return failure(
+        PLAIT_UNSUPPORTED,
+        "no plan for %s of %d ranks keeps the order of ranks, which %s needs, without more staging memory "
+        "than this communicator has; use one that is made while fewer exist",
+        collective_name(call->kind), group->ranks, call->made->name);
+}
+
 static struct program *lower(struct group *group, const struct call *call, size_t size, plait_status *status)
 {
     struct plan staged = choose(group, call, size);
+    if (staged.planner == NULL) {
+        *status = refuse_order(group, call);
+        return NULL;
+    }
     struct program *program = write_program(group, staged, size, status);
+    if (program != NULL)
+        program->ordered = is_ordered(call);
     if (program == NULL || group->heap == NULL)
         return program;
     struct plan in_place = plan_choose_in_place(&staged, size, &group->facts, group->forced_plan);
@@ -103,7 +124,7 @@ const struct program *program_for(struct group *group, const struct call *call, 
     size_t size = call->count * plait_type_size(call->type);
     struct program **list = &group->programs[call->kind][size_class(size)];
     for (struct program *program = *list; program != NULL; program = program->next)
-        if (program->plan.root == call->root)
+        if (program->plan.root == call->root && program->ordered == is_ordered(call))
             return program;
 
     /* The choice is made for the class, not for this call, so that it does not

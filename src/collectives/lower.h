@@ -8,8 +8,9 @@
 
 struct program {
     struct plan plan;
-    struct program *next;     /* same kind and size class, another root */
+    struct program *next;     /* same kind and size class, another root or order */
     struct program *in_place; /* instead, where buffers can be read in place; NULL: never */
+    bool ordered;             /* ranks are folded in their order */
     size_t target;            /* bytes of a block that a chunk should have */
     int messages;             /* transfers that one chunk starts on this rank */
     int *stage_first;         /* index of each stage's first step; stages + 1 of them */

@@ -9,6 +9,7 @@
 #include "base/pause.h"
 #include "base/status.h"
 #include "collectives/exchange.h"
+#include "collectives/fold.h"
 #include "collectives/profile.h"
 #include "device/reduce.h"
 
@@ -155,6 +156,14 @@ static void ring_all(const struct group *group)
             bell_ring(group->board->bells[rank]);
 }
 
+/* The operation of a caller has this rank's own factor in its notice, so that is never taken for an equal call's;
+ * and its verdict comes by the signals, whether the call runs steps or not. */
+static void publish_made(struct notice *notice, uint64_t *print)
+{
+    *print = 0;
+    atomic_store_explicit(&notice->signals, 0, memory_order_relaxed);
+}
+
 void notice_publish(struct execution *x, uint64_t signals)
 {
     struct notice *notice = notice_of(x, x->group->rank);
@@ -164,6 +173,8 @@ void notice_publish(struct execution *x, uint64_t signals)
     if (*print != x->print) { /* else the call stands there from the operation before last */
         *print = notice->print = x->print;
         call_pack(execution_call(x), notice->call);
+        if (x->call.made != NULL)
+            publish_made(notice, print);
     }
     uint64_t word = 0;
     if (x->program != NULL) {
@@ -216,10 +227,8 @@ static void end_by_mismatch(struct execution *x)
     int usual;
     int odd = odd_rank(x, &usual);
     char odd_text[CALL_TEXT_BYTES], usual_text[CALL_TEXT_BYTES], counts[CALL_TEXT_BYTES];
-    struct call odd_call = call_unpack(notice_of(x, odd)->call);
-    struct call usual_call = call_unpack(notice_of(x, usual)->call);
-    call_describe(&odd_call, odd_text);
-    call_describe(&usual_call, usual_text);
+    call_describe_packed(notice_of(x, odd)->call, odd_text);
+    call_describe_packed(notice_of(x, usual)->call, usual_text);
     call_compare_counts(notice_of(x, odd)->call, notice_of(x, usual)->call, counts);
 
     x->waiting = odd; /* the culprit */
@@ -334,7 +343,7 @@ static void fold(struct execution *x, size_t offset, size_t count)
                                    .source_count = group->ranks,
                                    .count = count,
                                    .divide = x->call.op == PLAIT_AVERAGE ? (unsigned)group->ranks : 0 };
-    reduce_find(x->call.type, x->call.op)(&reduction);
+    fold_sources(x, &reduction);
 }
 
 /* `size` bytes from place `offset` of what `rank` contributes. */

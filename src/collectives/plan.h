@@ -102,6 +102,7 @@ struct cost_facts {
     int cores;      /* of the host, shared by those ranks; 0 if unknown */
     double line_ns; /* one way of a cache line; 0 if unknown */
     bool windows;   /* peers' staging can be read in place */
+    bool ordered;   /* the order of ranks has to be kept: the operation is not commutative */
 };
 
 struct script; /* what a planner writes steps to: script.h */
@@ -113,6 +114,8 @@ struct planner {
     bool (*shows)(const struct plan *plan, int rank, enum buffer buffer);
     /* Can it plan `kind` for that many ranks? */
     bool (*serves)(enum collective kind, int ranks);
+    /* Are contributions folded in the order of ranks? NULL: never. */
+    bool (*keeps_order)(enum collective kind, int root);
     /* Fills parts, stages, window_blocks, work_blocks. */
     void (*shape)(struct plan *plan);
     /* Writes the steps of one chunk on `rank`, in order; each stage's are consecutive and stages ascend. */
@@ -158,8 +161,8 @@ void step_describe(const struct step *step, int rank, int index, char *text, siz
 plait_status plan_verify(const struct plan *plan, int chunks);
 
 /* The choice for a call: cheapest planner by cost, or the one called `forced` ("auto", NULL or an in-place
- * one: none; "direct": the cheaper direct one) where it serves, else the cheapest with a warning once. Never
- * fails: some planner serves every kind. */
+ * one: none; "direct": the cheaper direct one) where it serves, else the cheapest with a warning once. Some planner
+ * serves every kind, but where the order of ranks has to be kept (facts->ordered) there may be none: NULL. */
 struct plan plan_choose(enum collective kind, int ranks, int root, size_t block_size,
                         const struct cost_facts *facts, const char *forced);
 

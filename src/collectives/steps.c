@@ -4,6 +4,7 @@
 
 #include "base/pause.h"
 #include "base/span.h"
+#include "collectives/fold.h"
 #include "collectives/notice.h"
 #include "collectives/profile.h"
 #include "collectives/stores.h"
@@ -110,7 +111,7 @@ static void end_reduction(const struct execution *x, size_t size, enum activity 
 /* Widening and narrowing where partial results are of the elements' own type is no more than a copy. */
 static void begin_conversion(const struct execution *x)
 {
-    bool copies = reduce_accumulator(x->call.type) == x->call.type;
+    bool copies = fold_accumulator(&x->call) == x->call.type;
     profile_turn(x->profile, copies ? ACTIVITY_COPY : ACTIVITY_REDUCE);
 }
 
@@ -127,7 +128,16 @@ static void copy_step(struct execution *x, const struct step *step, size_t chunk
     struct range from = find_range(x, step->from, step->peer, chunk);
     struct range to = find_range(x, step->to, x->group->rank, chunk);
     size_t size = to.count * place_element_size(x, step->to);
-    if (from.bytes == to.bytes || size == 0)
+    if (size == 0)
+        return;
+    if (x->call.made != NULL && step->from.buffer == BUFFER_INPUT) { /* one contribution, of a rank alone */
+        fold_made(x, &(struct reduction){ .result = to.bytes,
+                                          .sources = (const void *const[]){ from.bytes },
+                                          .source_count = 1,
+                                          .count = to.count });
+        return;
+    }
+    if (from.bytes == to.bytes)
         return;
     profile_turn(x->profile, ACTIVITY_COPY);
     if (step->to.buffer == BUFFER_OUTPUT && x->stream_output)
@@ -168,7 +178,7 @@ static void reduce_step(struct execution *x, const struct step *step, size_t chu
                                    .stream_copy =
                                        group->streamed && to.count * x->element_size >= STREAM_FROM_BYTES };
     profile_turn(x->profile, ACTIVITY_REDUCE);
-    reduce_find(x->call.type, x->call.op)(&reduction);
+    fold_sources(x, &reduction);
     end_reduction(x, to.count * x->element_size * (size_t)group->ranks, ACTIVITY_OTHER);
 }
 
@@ -177,7 +187,7 @@ static void widen_step(struct execution *x, const struct step *step, size_t chun
     struct range from = find_range(x, step->from, x->group->rank, chunk);
     struct range to = find_range(x, step->to, x->group->rank, chunk);
     begin_conversion(x);
-    reduce_widen(x->call.type, to.bytes, from.bytes, from.count);
+    fold_begin(x, to.bytes, from.bytes, from.count);
     end_conversion(x, from.count * x->element_size);
 }
 
@@ -185,9 +195,8 @@ static void narrow_step(struct execution *x, const struct step *step, size_t chu
 {
     struct range from = find_range(x, step->from, x->group->rank, chunk);
     struct range to = find_range(x, step->to, x->group->rank, chunk);
-    unsigned divide = x->call.op == PLAIT_AVERAGE ? (unsigned)x->group->ranks : 0;
     begin_conversion(x);
-    reduce_narrow(x->call.type, to.bytes, from.bytes, to.count, divide);
+    fold_end(x, to.bytes, from.bytes, to.count);
     end_conversion(x, to.count * x->work_element_size);
 }
 
@@ -201,16 +210,10 @@ static int world_rank(const struct execution *x, int rank)
 /* Folds a piece of a message into WORK. */
 static void fold_piece(struct transfer *transfer, size_t offset, const void *bytes, size_t size)
 {
-    const struct execution *x = transfer->context;
-    plait_type type = reduce_accumulator(x->call.type);
-    unsigned char *mine = (unsigned char *)transfer->data + offset;
-    const void *message_left[2] = { bytes, mine }, *mine_left[2] = { mine, bytes };
-    struct reduction reduction = { .result = mine,
-                                   .sources = transfer->detail != 0 ? message_left : mine_left,
-                                   .source_count = 2,
-                                   .count = size / x->work_element_size };
+    struct execution *x = transfer->context;
     enum activity before = profile_turn(x->profile, ACTIVITY_REDUCE);
-    reduce_find(type, x->call.op)(&reduction);
+    fold_message(x, (unsigned char *)transfer->data + offset, bytes, size / x->work_element_size,
+                 transfer->detail != 0);
     end_reduction(x, 2 * size, before);
 }
 

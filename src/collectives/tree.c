@@ -88,9 +88,16 @@ static double tree_cost(const struct plan *plan, const struct cost_facts *facts,
     return plan->kind == COLLECTIVE_REDUCE ? reduce : reduce + way;
 }
 
+/* Places are counted from the root on. */
+static bool tree_keeps_order(enum collective kind, int root)
+{
+    return collective_reduces(kind) && root == 0;
+}
+
 const struct planner planner_tree = {
     .name = "tree",
     .serves = tree_serves,
+    .keeps_order = tree_keeps_order,
     .shape = tree_shape,
     .lay = tree_lay,
     .cost_ns = tree_cost,

@@ -16,7 +16,8 @@ uint64_t call_print(const struct call *call)
 {
     uint64_t shape = (uint64_t)call->kind | (uint64_t)call->uneven << 7 | (uint64_t)call->type << 8 |
                      (uint64_t)call->op << 16 | (uint64_t)(uint32_t)call->root << 32;
-    return mix(mix(shape) ^ (call->layout != NULL ? call->layout->print : call->count));
+    uint64_t print = mix(mix(shape) ^ (call->layout != NULL ? call->layout->print : call->count));
+    return call->made == NULL ? print : mix(print ^ call->made->print);
 }
 
 enum { DIGESTS = 32 };
@@ -26,8 +27,13 @@ enum { DIGESTS = 32 };
 struct packed_call {
     uint32_t kind, type, op, root;
     uint64_t count;
-    uint32_t uneven, ranks; /* ranks: 0 where there are no digests */
-    uint8_t digests[DIGESTS];
+    uint8_t uneven, function, multiplied; /* the latter two: the operation is a caller's */
+    uint32_t ranks;                       /* 0 where there are no digests */
+    union {
+        uint8_t digests[DIGESTS];
+        char name[MADE_OP_NAME_BYTES];
+        unsigned char factor[FACTOR_BYTES];
+    };
 };
 _Static_assert(sizeof(struct packed_call) <= CALL_BYTES, "a packed call fits its line");
 
@@ -49,6 +55,21 @@ static void pack_digests(const struct call *call, struct packed_call *packed)
     }
 }
 
+static void pack_made(const struct made_op *op, struct packed_call *packed)
+{
+    packed->function = op->function != NULL;
+    packed->multiplied = op->function == NULL;
+    if (packed->function)
+        memcpy(packed->name, op->name, sizeof packed->name);
+    else
+        memcpy(packed->factor, op->factor, sizeof packed->factor);
+}
+
+const void *call_factor(const unsigned char bytes[CALL_BYTES])
+{
+    return bytes + offsetof(struct packed_call, factor);
+}
+
 void call_pack(const struct call *call, unsigned char bytes[CALL_BYTES])
 {
     struct packed_call packed = { .kind = (uint32_t)call->kind,
@@ -57,7 +78,9 @@ void call_pack(const struct call *call, unsigned char bytes[CALL_BYTES])
                                   .root = (uint32_t)call->root,
                                   .count = call->layout != NULL ? call->layout->total : call->count,
                                   .uneven = call->uneven };
-    if (call->layout != NULL && call->layout->print != 0)
+    if (call->made != NULL)
+        pack_made(call->made, &packed);
+    else if (call->layout != NULL && call->layout->print != 0)
         pack_digests(call, &packed);
     memcpy(bytes, &packed, sizeof packed);
 }
@@ -107,7 +130,7 @@ const char *call_operation(const struct call *call)
     return collective_name(call->kind);
 }
 
-void call_describe(const struct call *call, char text[CALL_TEXT_BYTES])
+static void describe(const struct call *call, const char *op_name, char text[CALL_TEXT_BYTES])
 {
     if (call->kind >= COLLECTIVES) {
         snprintf(text, CALL_TEXT_BYTES, "an unknown operation");
@@ -117,11 +140,29 @@ void call_describe(const struct call *call, char text[CALL_TEXT_BYTES])
         snprintf(text, CALL_TEXT_BYTES, "%s", collective_name(call->kind));
         return;
     }
-    char op[32] = "", root[32] = "";
+    char op[MADE_OP_NAME_BYTES + 8] = "", root[32] = "";
     if (collective_reduces(call->kind))
-        snprintf(op, sizeof op, ", %s", plait_op_name(call->op));
+        snprintf(op, sizeof op, ", %s", op_name);
     if (collective_has_root(call->kind))
         snprintf(root, sizeof root, ", root %d", call->root);
     snprintf(text, CALL_TEXT_BYTES, "%s of %zu %s%s%s", call_operation(call),
              call->layout != NULL ? call->layout->total : call->count, plait_type_name(call->type), op, root);
+}
+
+void call_describe(const struct call *call, char text[CALL_TEXT_BYTES])
+{
+    describe(call, call->made != NULL ? call->made->name : plait_op_name(call->op), text);
+}
+
+void call_describe_packed(const unsigned char bytes[CALL_BYTES], char text[CALL_TEXT_BYTES])
+{
+    struct packed_call packed;
+    memcpy(&packed, bytes, sizeof packed);
+    packed.name[sizeof packed.name - 1] = '\0'; /* a peer's bytes */
+    struct call call = call_unpack(bytes);
+    describe(&call,
+             packed.function     ? packed.name
+             : packed.multiplied ? "pre-multiplied sum"
+                                 : plait_op_name(call.op),
+             text);
 }

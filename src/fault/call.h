@@ -9,18 +9,20 @@
 
 #include "base/collective.h"
 #include "base/layout.h"
+#include "base/made_op.h"
 #include "plait.h"
 
 struct call {
     enum collective kind;
     plait_type type; /* 0 for a barrier */
-    plait_op op;     /* 0 where nothing is reduced */
+    plait_op op;     /* 0 where nothing is reduced; PLAIT_SUM for those that callers make */
     int root;        /* 0 where there is none */
     size_t count;    /* elements of a block; of the longest where they are uneven */
     const void *input;
     void *output;
     const struct layout *layout; /* of a v-form; NULL: even blocks that follow each other */
     bool uneven;                 /* a v-form; its layout is missing when a peer told of it */
+    struct made_op *made;        /* an operation that a caller made; NULL: it is the library's own */
 };
 
 /* "all-reduce", "all-gatherv" */
@@ -45,6 +47,10 @@ struct call call_unpack(const unsigned char bytes[CALL_BYTES]);
 
 /* "all-reduce of 1024 f32, sum"; a v-form's elements are all that this rank hands in or takes. */
 void call_describe(const struct call *call, char text[CALL_TEXT_BYTES]);
+void call_describe_packed(const unsigned char bytes[CALL_BYTES], char text[CALL_TEXT_BYTES]);
+
+/* The rank's factor in the packed call of a pre-multiplied sum. */
+const void *call_factor(const unsigned char bytes[CALL_BYTES]);
 
 /* Where the counts of two packed calls that are alike otherwise differ first: ", whose counts differ first at
  * counts[3]"; "" where they do not. */

@@ -14,6 +14,7 @@ static const char *verb(plait_fault_kind kind)
     case PLAIT_FAULT_STUCK: return "made the call and does not move on";
     case PLAIT_FAULT_MISMATCH: return "made another call";
     case PLAIT_FAULT_ABORTED: return "aborted";
+    case PLAIT_FAULT_FUNCTION: return "has a function that failed";
     case PLAIT_FAULT_NONE: break;
     }
     return "failed";
