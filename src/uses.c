@@ -44,7 +44,7 @@ static void note_collective(struct use_question *question, const struct work *wo
 
 static void note_work(struct use_question *question, const struct work *work)
 {
-    if (question->used || work_status(work) != PLAIT_IN_PROGRESS)
+    if (question->used || work->kind == WORK_GROUP || work_status(work) != PLAIT_IN_PROGRESS)
         return;
     if (work->kind == WORK_COLLECTIVE) {
         note_collective(question, work);
