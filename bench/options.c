@@ -55,6 +55,8 @@ static const struct argp_option table[] = {
     { "seed", OPTION_SEED, "N", 0, "draw the data of the run that printed this seed again", GROUP_HOW },
     { "timeout", 'T', "SECONDS", 0, "deadline of an operation (default: the library's, 600)", GROUP_HOW },
 
+    { "memory", OPTION_MEMORY, "private|registered", 0,
+      "whether peers can read the buffers in place (default private)", GROUP_HOW },
     { "cold", OPTION_COLD, NULL, 0,
       "each operation finds its buffers in no cache: they take turns, and are thrown out before each sample",
       GROUP_HOW },
@@ -66,8 +68,6 @@ static const struct argp_option table[] = {
     { "nthreads", 't', "N", OPTION_HIDDEN, NULL, GROUP_RANKS },
     { "bind", OPTION_BIND, "core|none", 0,
       "keep each rank on a core of its own, if there are as many (default core)", GROUP_RANKS },
-    { "memory", OPTION_MEMORY, "private|registered", 0,
-      "whether peers can read the buffers in place (default private)", GROUP_RANKS },
     { "launched", OPTION_LAUNCHED, NULL, OPTION_HIDDEN, NULL, GROUP_RANKS },
 
     { NULL, 0, NULL, 0, "Output:", GROUP_OUTPUT },

@@ -69,8 +69,8 @@ void report_header(struct report *report, const plait_world_facts *facts, uint64
         fprintf(report->table, "%d", options->samples);
     else
         fprintf(report->table, "auto");
-    fprintf(report->table, " checks: %d seed: %#" PRIx64 "%s\n#\n", options->checks, seed,
-            options->cold ? " caches: cold" : "");
+    fprintf(report->table, " checks: %d seed: %#" PRIx64 "%s%s\n#\n", options->checks, seed,
+            options->cold ? " caches: cold" : "", options->registered ? " memory: registered" : "");
     print_ranks(report->table, report->ranks, introductions);
     if (report->ranks == 1)
         fprintf(report->table, "# With one rank nothing travels: --ranks N starts more\n");
@@ -197,7 +197,8 @@ static void print_json(const struct report *report, const struct row *row, const
     json_string(json, report->transport);
     fputs(", \"plan\": ", json);
     json_string(json, place->timing.plan);
-    fprintf(json, ", \"cold\": %s", report->options->cold ? "true" : "false");
+    fprintf(json, ", \"cold\": %s, \"memory\": \"%s\"", report->options->cold ? "true" : "false",
+            report->options->registered ? "registered" : "private");
     if (report->options->explain)
         explain_json(json, place->shares, report->ranks);
     fputs("}\n", json);

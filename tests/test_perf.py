@@ -21,7 +21,7 @@ REDUCING = ("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_v")
 ROOTED = ("reduce", "broadcast", "gather", "scatter", "gather_v", "scatter_v")
 PLACES = {"broadcast": [True], "barrier": [False], "sendrecv": [False]}
 KEYS = {"collective", "type", "op", "root", "ranks", "bytes", "count", "in_place", "time_us", "p99_us",
-        "max_us", "cold", "algbw_gbs", "busbw_gbs", "iters", "wrong", "checked", "line_ns", "transport", "plan"}
+        "max_us", "cold", "memory", "algbw_gbs", "busbw_gbs", "iters", "wrong", "checked", "line_ns", "transport", "plan"}
 
 
 def bus_factor(collective, ranks):
@@ -117,6 +117,11 @@ class Perf(unittest.TestCase):
         rows = self.rows("-t", "2", "--cold", "-b", "8", "-e", "64K", "-f", "64", "-n", "3", "all_reduce", "scatter", "sendrecv")
         self.assertEqual({row["cold"] for row in rows}, {True})
         self.assertEqual(sum(row["wrong"] for row in rows), 0)
+
+    def test_registered_memory(self):
+        for row in self.rows("--ranks", "2", "--memory", "registered", "-b", "8", "-e", "1M", "-f", "1024", "-n", "5"):
+            self.check_row(row, 2)
+            self.assertEqual(row["memory"], "registered")
 
     def check_explained(self, row, ranks):
         self.assertEqual([share["rank"] for share in row["explain"]], list(range(ranks)))
