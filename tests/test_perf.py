@@ -12,7 +12,7 @@ import time
 import unittest
 
 PERF = sys.argv[1] if len(sys.argv) > 1 else "build/release/bench/plait-perf"
-LIMIT_S = 60
+LIMIT_S = 180
 
 COLLECTIVES = ("all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "gather", "scatter",
                "all_to_all", "all_gather_v", "reduce_scatter_v", "gather_v", "scatter_v", "all_to_all_v", "barrier",
