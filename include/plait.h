@@ -470,7 +470,7 @@ PLAIT_API plait_status plait_mem_deregister(plait_world *world, void *memory);
 
 /* ----------------------------------------------------- types and operations */
 
-/** Element types. Values are stable; 0 is none. */
+/** Element types. Values are stable; 0 is none. Little-endian, of any alignment. */
 typedef enum plait_type {
     PLAIT_I8 = 1,
     PLAIT_U8 = 2,
@@ -481,19 +481,40 @@ typedef enum plait_type {
     PLAIT_F16 = 7,  /**< IEEE 754 binary16 */
     PLAIT_BF16 = 8, /**< the upper half of a binary32 */
     PLAIT_F32 = 9,
-    PLAIT_F64 = 10
+    PLAIT_F64 = 10,
+    PLAIT_I16 = 11,
+    PLAIT_U16 = 12,
+    PLAIT_BOOL = 13,   /**< a byte; reductions read any but 0 as 1, and give 0 or 1 */
+    PLAIT_C64 = 14,    /**< complex: two F32, the real part first */
+    PLAIT_C128 = 15,   /**< two F64 */
+    PLAIT_F8E4M3 = 16, /**< OCP E4M3 (float8_e4m3fn): up to 448, no infinity, one NaN of either sign */
+    PLAIT_F8E5M2 = 17, /**< OCP E5M2 (float8_e5m2): the upper half of a binary16, up to 57344 */
+    PLAIT_BYTES = 18,  /**< single bytes that are moved and never reduced */
+    /* A value and its place: struct { float value; int32_t index; } and so on, without padding. */
+    PLAIT_F32_I32 = 19,
+    PLAIT_F64_I64 = 20,
+    PLAIT_I32_I32 = 21,
+    PLAIT_I64_I64 = 22
 } plait_type;
 
 /**
  * Reductions. Values are stable; 0 is none. Operands are combined in an order
  * that the plan fixes, the same on every rank: same inputs and plan, same bits.
+ * docs/types.md has every rule by type; in short:
  *
- *            integers                       floats
- *   SUM      modulo 2^bits                  F16 and BF16 in float32, rounded once
+ *            integers                       floats (8 and 16 bits: in float32, rounded once)
+ *   SUM      modulo 2^bits                  a NaN comes out as the type's canonical NaN
  *   PRODUCT  modulo 2^bits                  likewise
  *   MIN MAX  exact                          a NaN operand makes the result NaN; -0 < +0
  *   AVERAGE  SUM, then divided by the ranks, the sum divided by the ranks,
  *            truncated toward zero          then rounded
+ *   BIT_*    bit by bit                     refused
+ *   AND OR XOR  any but 0 is true; 0 or 1   refused
+ *
+ * 8-bit floats: what is finite in float32 and beyond the largest becomes the largest. Bools: SUM and
+ * MAX are OR, PRODUCT and MIN are AND, BIT_* as the logical ones, no AVERAGE. Complex: SUM, PRODUCT
+ * and AVERAGE. Pairs: MIN_LOCATION and MAX_LOCATION alone. BYTES: none. An operation that is
+ * not defined for a type is PLAIT_INVALID_ARGUMENT; plait_type_reduces() tells beforehand.
  */
 typedef enum plait_op {
     PLAIT_SUM = 1,
@@ -501,6 +522,14 @@ typedef enum plait_op {
     PLAIT_MIN = 3,
     PLAIT_MAX = 4,
     PLAIT_AVERAGE = 5,
+    PLAIT_BIT_AND = 6,
+    PLAIT_BIT_OR = 7,
+    PLAIT_BIT_XOR = 8,
+    PLAIT_AND = 9,
+    PLAIT_OR = 10,
+    PLAIT_XOR = 11,
+    PLAIT_MIN_LOCATION = 12, /**< the least value with its index; of equal ones, or of NaNs, the lowest index */
+    PLAIT_MAX_LOCATION = 13,
     PLAIT_LAST_MADE_OP = 0x7fffffff /**< none: the type holds what plait_op_create_...() gives */
 } plait_op;
 
@@ -557,6 +586,8 @@ PLAIT_API size_t plait_type_size(plait_type type);
 PLAIT_API const char *plait_type_name(plait_type type);
 /** "sum", or "?" for an unknown operation or a caller's. Static. */
 PLAIT_API const char *plait_op_name(plait_op op);
+/** 1 if reductions of `type` know `op`, 0 if not or if either is unknown. Any thread. */
+PLAIT_API int plait_type_reduces(plait_type type, plait_op op);
 
 /* ------------------------------------------------------------- collectives */
 

@@ -3,6 +3,7 @@
 
 #include <stdint.h>
 
+#include "base/element.h"
 #include "base/handle.h"
 #include "base/status.h"
 #include "engine.h"
@@ -14,12 +15,12 @@
 
 plait_status calls_check_type(plait_type type, const char *function)
 {
-    if (plait_type_size(type) == 0)
-        return failure(PLAIT_INVALID_ARGUMENT,
-                       "%s: type is %d; good ones are i8, u8, i32, u32, i64, u64, f16, bf16, f32, f64 "
-                       "(PLAIT_I8 .. PLAIT_F64)",
-                       function, (int)type);
-    return PLAIT_OK;
+    if (plait_type_size(type) > 0)
+        return PLAIT_OK;
+    char good[ELEMENT_TEXT_BYTES];
+    element_list_all_types(good);
+    return failure(PLAIT_INVALID_ARGUMENT, "%s: type is %d; good ones are %s (PLAIT_I8 .. PLAIT_I64_I64)",
+                   function, (int)type, good);
 }
 
 /* Is it a caller's operation, of this type, and the collective one that knows it? */
@@ -42,14 +43,26 @@ static plait_status check_made_op(const struct call *call, const char *function)
     return status;
 }
 
-static plait_status check_op(plait_op op, const char *function)
+/* `type` is a good one. */
+static plait_status check_op(plait_op op, plait_type type, const char *function)
 {
-    if (op < PLAIT_SUM || op > PLAIT_AVERAGE)
-        return failure(
-            PLAIT_INVALID_ARGUMENT,
-            "%s: op is %d; good ones are sum, product, min, max, average (PLAIT_SUM .. PLAIT_AVERAGE)",
-            function, (int)op);
-    return PLAIT_OK;
+    if (plait_type_reduces(type, op))
+        return PLAIT_OK;
+    const char *name = plait_type_name(type);
+    char good[ELEMENT_TEXT_BYTES], types[ELEMENT_TEXT_BYTES];
+    element_list_ops(type, good);
+    if (!element_op_known(op)) {
+        element_list_all_ops(good);
+        return failure(PLAIT_INVALID_ARGUMENT,
+                       "%s: op is %d; good ones are %s (PLAIT_SUM .. PLAIT_MAX_LOCATION)", function, (int)op,
+                       good);
+    }
+    element_list_types(op, types);
+    if (good[0] == '\0')
+        return failure(PLAIT_INVALID_ARGUMENT, "%s: %s are moved and not reduced; %s is for %s", function,
+                       name, plait_op_name(op), types);
+    return failure(PLAIT_INVALID_ARGUMENT, "%s: %s has no %s; it has %s; %s is for %s", function, name,
+                   plait_op_name(op), good, plait_op_name(op), types);
 }
 
 static plait_status check_root(const struct comm *comm, int root, const char *function)
@@ -131,8 +144,8 @@ plait_status calls_check(const struct comm *comm, const struct call *call, const
 {
     plait_status status = calls_check_type(call->type, function);
     if (status == PLAIT_OK && collective_reduces(call->kind))
-        status =
-            call->op >= PLAIT_FIRST_MADE_OP ? check_made_op(call, function) : check_op(call->op, function);
+        status = call->op >= PLAIT_FIRST_MADE_OP ? check_made_op(call, function)
+                                                 : check_op(call->op, call->type, function);
     if (status == PLAIT_OK && collective_has_root(call->kind))
         status = check_root(comm, call->root, function);
     if (status == PLAIT_OK)

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/element.h"
 #include "base/made_op.h"
 #include "base/status.h"
 #include "collectives/fold.h"
@@ -24,7 +25,7 @@ plait_status plait_op_create_premul(plait_type type, const void *factor, plait_o
             PLAIT_INVALID_ARGUMENT,
             "%s: type is %d (%s), which can't be multiplied and summed; PLAIT_F32, for example, can",
             __func__, (int)type, plait_type_name(type));
-    plait_type accumulator = reduce_accumulator(type);
+    plait_type accumulator = element_accumulator(type);
     struct made_op op = { .type = type };
     snprintf(op.name, sizeof op.name, "pre-multiplied sum");
     op.print = print_of("", false);

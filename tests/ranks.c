@@ -119,6 +119,7 @@ const struct test_settings *test_settings(void)
     static struct test_settings settings;
     if (settings.scale == 0) {
         settings.seed = take_number("PLAIT_TEST_SEED", 1);
+        settings.whole = take_number("PLAIT_TEST_WHOLE", 0) != 0;
         settings.huge = take_number("PLAIT_TEST_HUGE", 0) != 0;
         settings.log = take_number("PLAIT_TEST_LOG", 0) != 0;
         const char *only = getenv("PLAIT_TEST_ONLY");

@@ -108,12 +108,13 @@ bool ranks_can_fork(void);
 int ranks_slowness(void);
 
 /* From the environment: PLAIT_TEST_SCALE (percent of the cases; by default 100, less under a
- * sanitizer), PLAIT_TEST_SEED, PLAIT_TEST_HUGE, PLAIT_TEST_LOG, PLAIT_TEST_ONLY (a pattern with * and ?
+ * sanitizer), PLAIT_TEST_WHOLE (nothing takes turns), PLAIT_TEST_SEED, PLAIT_TEST_HUGE, PLAIT_TEST_LOG, PLAIT_TEST_ONLY (a pattern with * and ?
  * of the tests to run). They are taken out of it, for the library would warn of them; so all are read
  * at the first call. */
 struct test_settings {
     int scale;
     uint64_t seed;
+    bool whole;
     bool huge;
     bool log; /* let the library's log lines through to stderr */
 };

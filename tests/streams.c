@@ -7,7 +7,7 @@ void stream_everything(struct rank *rank)
 {
     const int calls = 12 * test_settings()->scale;
     struct trial trial;
-    if (!rank_check(rank, trial_open(&trial, 8 * 5000, rank->size), "no memory"))
+    if (!rank_check(rank, trial_open(&trial, DATA_MOST_SIZE * 5000, rank->size), "no memory"))
         return;
     bool good = true;
     for (int i = 0; i < calls && good; i++) {
@@ -15,11 +15,10 @@ void stream_everything(struct rank *rank)
             mix(test_settings()->seed * 1000003 + (uint64_t)(i * RANKS_MOST + rank->size));
         struct call call = {
             .kind = (enum call_kind)(random % CALL_KINDS),
-            .type = data_types[(random >> 8) % DATA_TYPES],
-            .op = data_ops[(random >> 16) % DATA_OPS],
             .root = (int)(random >> 24 & 0xff) % rank->size,
             .count = (random >> 32 & 1) ? (random >> 33) % 20 : (random >> 33) % 5000,
         };
+        data_choose(random, call_reduces(call.kind), &call.type, &call.op);
         struct layout layout = layout_drawn(call.kind, mix(random));
         good = trial_run(rank, &trial, rank->comm, &call, &layout, random);
     }

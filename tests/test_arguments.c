@@ -42,6 +42,24 @@ static void still_works(struct rank *rank, const char *after)
 /* Room that any call of a few elements fits in; input and output apart. */
 static int64_t input_room[RANKS_MOST][128], output_room[RANKS_MOST][128];
 
+/* Operations that a type does not know, and what the sentence says of it. */
+static const struct {
+    plait_type type;
+    plait_op op;
+    const char *piece;
+} bad_pairs[] = {
+    { PLAIT_F32, PLAIT_BIT_AND,
+      "f32 has no bit_and; it has sum, product, min, max, average; bit_and is for i8, u8," },
+    { PLAIT_F8E4M3, PLAIT_OR, "f8e4m3 has no or; it has sum, product, min, max, average" },
+    { PLAIT_C64, PLAIT_MIN, "c64 has no min; it has sum, product, average; min is for i8, u8," },
+    { PLAIT_C128, PLAIT_MAX, "c128 has no max" },
+    { PLAIT_BOOL, PLAIT_AVERAGE, "bool has no average; it has sum, product, min, max, bit_and," },
+    { PLAIT_I32, PLAIT_MIN_LOCATION, "min_location is for f32_i32, f64_i64, i32_i32, i64_i64" },
+    { PLAIT_F32_I32, PLAIT_SUM, "f32_i32 has no sum; it has min_location, max_location" },
+    { PLAIT_I64_I64, PLAIT_AVERAGE, "i64_i64 has no average" },
+    { PLAIT_BYTES, PLAIT_SUM, "bytes are moved and not reduced; sum is for i8, u8," },
+};
+
 /* `call` with one thing changed; blocking, then as a work, which must stay unset. */
 static void refuse_call(struct rank *rank, const struct call *call, const void *input, void *output,
                         const char *piece, const char *what)
@@ -57,8 +75,8 @@ static void refuse_call(struct rank *rank, const struct call *call, const void *
 
 static void run_values(struct rank *rank)
 {
-    static const int bad_types[] = { 0, 11, -1, INT_MAX, INT_MIN },
-                     bad_ops[] = { 0, 6, -1, INT_MAX, INT_MIN };
+    static const int bad_types[] = { 0, 23, -1, INT_MAX, INT_MIN },
+                     bad_ops[] = { 0, 14, -1, INT_MAX, INT_MIN };
     int64_t *input = input_room[rank->number], *output = output_room[rank->number];
     char number[16];
     for (int kind = 0; kind < CALL_BARRIER; kind++) {
@@ -76,6 +94,12 @@ static void run_values(struct rank *rank)
             bad.op = (plait_op)bad_ops[i];
             snprintf(number, sizeof number, "%d", bad_ops[i]);
             refuse_call(rank, &bad, input, output, number, "an unknown operation");
+        }
+        for (size_t i = 0; i < LENGTH(bad_pairs) && call_reduces(good.kind); i++) {
+            struct call bad = good;
+            bad.type = bad_pairs[i].type;
+            bad.op = bad_pairs[i].op;
+            refuse_call(rank, &bad, input, output, bad_pairs[i].piece, "another type's operation");
         }
         const int bad_roots[] = { -1, rank->size, INT_MAX, INT_MIN };
         for (size_t i = 0; i < LENGTH(bad_roots) && call_has_root(good.kind); i++) {
@@ -640,7 +664,15 @@ static void run_names(struct rank *rank)
     for (int i = 0; i < DATA_TYPES; i++)
         rank_check(rank, plait_type_size(data_types[i]) == data_size(data_types[i]), "the size of %s is %zu",
                    plait_type_name(data_types[i]), plait_type_size(data_types[i]));
-    static const int unknown[] = { 0, 11, -1, INT_MAX, INT_MIN };
+    for (int type = -2; type < 30; type++)
+        for (int op = -2; op < 20; op++) {
+            bool known = type >= PLAIT_I8 && type <= PLAIT_I64_I64;
+            rank_check(rank,
+                       plait_type_reduces((plait_type)type, (plait_op)op) ==
+                           (known && data_reduces((plait_type)type, (plait_op)op)),
+                       "%s of %s", plait_op_name((plait_op)op), plait_type_name((plait_type)type));
+        }
+    static const int unknown[] = { 0, 23, -1, INT_MAX, INT_MIN };
     for (size_t i = 0; i < LENGTH(unknown); i++)
         rank_check(rank,
                    plait_type_size((plait_type)unknown[i]) == 0 &&

@@ -1,7 +1,8 @@
 /* Every collective x type x operation x 1..9 ranks x counts x in place x alignment, between guard
  * pages, against a reference; then again with each planner forced. Ranks are threads.
  *
- * PLAIT_TEST_SCALE=percent of the cases, PLAIT_TEST_SEED=another draw, PLAIT_TEST_HUGE=1 for more
+ * PLAIT_TEST_SCALE=percent of the cases, PLAIT_TEST_WHOLE=1 for all types and operations on each number of ranks,
+ * PLAIT_TEST_SEED=another draw, PLAIT_TEST_HUGE=1 for more
  * than 2^31 elements (9 GiB of memory). */
 #include "check.h"
 
@@ -13,7 +14,7 @@
 #include "calls.h"
 #include "streams.h"
 
-enum { MOST_RANKS = 9, MOST_COUNT = 65539 };
+enum { MOST_RANKS = 9, MOST_COUNT = 65539, MOST_SIZE = MOST_COUNT * 8 };
 
 /* Edges first. `one_in`: the larger ones are tried with some types and operations only. */
 static const struct {
@@ -65,7 +66,7 @@ static bool run_counts(struct rank *rank, struct trial *trial, plait_type type, 
         const uint64_t random = mix(seed + i);
         struct call call = { section->kind, type, op, (int)(random >> 40) % rank->size,
                              fewer ? (size_t)rank->size - 1 : counts[i].count };
-        if (!drawn(random, section, fewer ? 1 : counts[i].one_in))
+        if (!drawn(random, section, fewer ? 1 : counts[i].one_in) || call.count * data_size(type) > MOST_SIZE)
             continue;
         for (unsigned in_place = 0; in_place <= call_has_in_place(call.kind); in_place++) {
             struct layout layout = layout_drawn(call.kind, mix(random + in_place));
@@ -79,18 +80,30 @@ static bool run_counts(struct rank *rank, struct trial *trial, plait_type type, 
     return true;
 }
 
+/* Types and operations take turns from section to section: each number of ranks sees one pair in four, and nine
+ * numbers see each pair twice. */
+static bool takes_turn(const struct section *section, int type, int op)
+{
+    return test_settings()->whole || (type * 5 + op + section->ranks + (int)section->kind) % 4 == 0;
+}
+
 static void run_section(struct rank *rank)
 {
     const struct section *section = rank->context;
     struct trial trial;
-    if (!rank_check(rank, trial_open(&trial, MOST_COUNT * 8, rank->size), "no memory"))
+    if (!rank_check(rank, trial_open(&trial, MOST_SIZE, rank->size), "no memory"))
         return;
+    const uint64_t seed = mix(test_settings()->seed + (uint64_t)(section->kind * 100 + section->ranks));
+    const bool reduces = call_reduces(section->kind);
     bool good = true;
     for (int type = 0; type < DATA_TYPES && good; type++)
-        for (int op = 0; op < (call_reduces(section->kind) ? DATA_OPS : 1) && good; op++)
-            good = run_counts(rank, &trial, data_types[type], data_ops[op],
-                              mix(test_settings()->seed + (uint64_t)(section->kind * 100 + section->ranks)) +
-                                  (uint64_t)(type * 100 + op * 10) * 7919);
+        for (int op = 0; op < (reduces ? DATA_OPS : 1) && good; op++) {
+            if (reduces && !data_reduces(data_types[type], data_ops[op]))
+                continue;
+            if (takes_turn(section, type, op))
+                good = run_counts(rank, &trial, data_types[type], reduces ? data_ops[op] : PLAIT_SUM,
+                                  seed + (uint64_t)(type * 100 + op * 10) * 7919);
+        }
     trial_close(&trial);
 }
 

@@ -127,8 +127,11 @@ static void draw_operations(struct stage *stage)
         size_t most = draw(stage) % 4 == 0 ? 12 : draw(stage) % 3 == 0 ? 150 : row->most;
         call->kind = (enum collective)(draw(stage) % COLLECTIVES);
         bool barrier = call->kind == COLLECTIVE_BARRIER;
-        call->type = barrier ? 0 : data_types[draw(stage) % DATA_TYPES];
-        call->op = collective_reduces(call->kind) ? data_ops[draw(stage) % DATA_OPS] : 0;
+        data_choose(draw(stage), collective_reduces(call->kind), &call->type, &call->op);
+        if (barrier)
+            call->type = 0;
+        if (!collective_reduces(call->kind))
+            call->op = 0;
         call->root = collective_has_root(call->kind) ? (int)(draw(stage) % (uint64_t)row->ranks) : 0;
         call->count = barrier ? 0 : draw(stage) % most;
         operation->seed = draw(stage);

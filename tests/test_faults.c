@@ -183,13 +183,13 @@ static bool dies(const struct death_run *run, int rank)
 
 static struct call drawn_call(uint64_t random, int ranks)
 {
-    return (struct call){
+    struct call call = {
         .kind = (enum call_kind)(random % CALL_KINDS),
-        .type = data_types[(random >> 8) % DATA_TYPES],
-        .op = data_ops[(random >> 16) % DATA_OPS],
         .root = (int)(random >> 24 & 0xff) % ranks,
         .count = (random >> 32 & 7) == 0 ? (random >> 35) % 60000 : (random >> 35) % 300,
     };
+    data_choose(random, call_reduces(call.kind), &call.type, &call.op);
+    return call;
 }
 
 static void end_here(struct death_scene *scene, enum death death)
@@ -328,7 +328,7 @@ static void run_death(struct rank *rank)
     struct death_scene *scene = rank->shared;
     struct trial trial;
     atomic_store(&scene->pids[rank->number], getpid());
-    if (!rank_check(rank, trial_open(&trial, 60000 * 8, rank->size), "no memory"))
+    if (!rank_check(rank, trial_open(&trial, 60000 * DATA_MOST_SIZE, rank->size), "no memory"))
         return;
     atomic_fetch_add(&scene->scene.ready, 1);
     if (run->death->splits)

@@ -41,7 +41,7 @@ static void run_sizes(struct rank *rank)
 {
     static const size_t sizes[] = { 0, 1, 2, 7, 39, 41, 127, 1021, 4097, 8191, 65537, LARGE };
     struct guarded room;
-    if (!rank_check(rank, guarded_open(&room, LARGE * 8 + 64), "no memory"))
+    if (!rank_check(rank, guarded_open(&room, LARGE * DATA_MOST_SIZE + 64), "no memory"))
         return;
     bool good = true;
     for (int type = 0; type < DATA_TYPES && good; type++)

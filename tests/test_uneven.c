@@ -13,10 +13,8 @@ enum { MOST = 3001 };
 
 static struct uneven_call drawn_call(uint64_t random, int ranks, size_t most)
 {
-    return (struct uneven_call){
+    struct uneven_call call = {
         .kind = (enum uneven_kind)(random % UNEVEN_KINDS),
-        .type = data_types[(random >> 8) % DATA_TYPES],
-        .op = data_ops[(random >> 16) % DATA_OPS],
         .root = (int)(random >> 24 & 0xff) % ranks,
         .most = (random >> 32 & 3) == 0   ? 5
                 : (random >> 32 & 3) == 1 ? 40
@@ -25,6 +23,8 @@ static struct uneven_call drawn_call(uint64_t random, int ranks, size_t most)
         .gaps = random >> 41 & 1,
         .seed = mix(random),
     };
+    data_choose(random, call.kind == UNEVEN_REDUCE_SCATTER, &call.type, &call.op);
+    return call;
 }
 
 /* Drawn calls, small ones and such of many chunks' length among them; now and then an even call in between. */
@@ -32,7 +32,9 @@ static void run_drawn(struct rank *rank)
 {
     struct uneven_trial trial;
     struct trial even;
-    if (!rank_check(rank, uneven_open(&trial, MOST * 8, rank->size) && trial_open(&even, 800, rank->size),
+    if (!rank_check(rank,
+                    uneven_open(&trial, MOST * DATA_MOST_SIZE, rank->size) &&
+                        trial_open(&even, 800, rank->size),
                     "no memory"))
         return;
     bool good = true;
@@ -82,7 +84,7 @@ static void run_in_flight(struct rank *rank)
     char why[300];
     for (int i = 0; i < WORKS; i++) {
         struct uneven_call call = drawn_call(mix((uint64_t)(i + 100)), rank->size, 500);
-        if (!rank_check(rank, uneven_open(&trials[i], 500 * 8, rank->size), "no memory"))
+        if (!rank_check(rank, uneven_open(&trials[i], 500 * DATA_MOST_SIZE, rank->size), "no memory"))
             return;
         uneven_prepare(&trials[i], &call, rank->number, rank->size);
         rank_ok(rank, uneven_make(&trials[i], rank->comm, &works[i]), uneven_name(call.kind));
@@ -148,7 +150,7 @@ static void run_disagreements(struct rank *rank)
 {
     static const size_t lengths[] = { 4, 2000 };
     struct uneven_trial trial;
-    if (!rank_check(rank, uneven_open(&trial, MOST * 8, rank->size), "no memory"))
+    if (!rank_check(rank, uneven_open(&trial, MOST * DATA_MOST_SIZE, rank->size), "no memory"))
         return;
     for (int turn = 0; turn < UNEVEN_KINDS * 8 && !rank_failed(rank); turn++) {
         struct uneven_call call = drawn_call(mix((uint64_t)turn), rank->size, MOST);

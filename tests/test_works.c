@@ -21,9 +21,11 @@ static struct flight *flight_start(struct rank *rank, plait_comm *comm, uint64_t
     struct flight *flight = calloc(1, sizeof *flight);
     for (int i = 0; i < FLIGHT; i++) {
         const uint64_t random = mix(seed * 1000 + (uint64_t)i);
-        struct call call = { (enum call_kind)(random % CALL_KINDS), data_types[(random >> 8) % DATA_TYPES],
-                             data_ops[(random >> 16) % DATA_OPS], (int)(random >> 24 & 0xff) % rank->size,
-                             (random >> 32 & 1) ? (random >> 33) % 10 : (random >> 33) % (MOST / 8) };
+        struct call call = { .kind = (enum call_kind)(random % CALL_KINDS),
+                             .root = (int)(random >> 24 & 0xff) % rank->size,
+                             .count = (random >> 32 & 1) ? (random >> 33) % 10
+                                                         : (random >> 33) % (MOST / DATA_MOST_SIZE) };
+        data_choose(random, call_reduces(call.kind), &call.type, &call.op);
         struct layout layout = layout_drawn(call.kind, mix(random));
         char text[120];
         rank_check(rank, trial_open(&flight->trials[i], MOST, rank->size), "no memory");

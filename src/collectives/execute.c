@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/element.h"
 #include "base/span.h"
 #include "base/status.h"
 #include "collectives/exchange.h"
@@ -14,7 +15,6 @@
 #include "collectives/recheck.h"
 #include "collectives/steps.h"
 #include "collectives/verdict.h"
-#include "device/reduce.h"
 
 enum { LINE_BYTES = 64, WORK_LIMIT = 64 << 20 };
 

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/element.h"
 #include "collectives/notice.h"
 
 enum { PIECE_BYTES = 4096 };
@@ -18,7 +19,7 @@ static bool is_function(const struct call *call)
 
 plait_type fold_accumulator(const struct call *call)
 {
-    return is_function(call) ? call->type : reduce_accumulator(call->type);
+    return is_function(call) ? call->type : element_accumulator(call->type);
 }
 
 /* ------------------------------------------------------------ multiplied sums */
@@ -42,7 +43,7 @@ typedef void (*multiply_fn)(void *data, const void *factor, size_t count);
 /* By the type that sums are made in; integers of both signs are multiplied modulo 2^bits alike. */
 static multiply_fn multiplier(plait_type type)
 {
-    switch (reduce_accumulator(type)) {
+    switch (element_accumulator(type)) {
     case PLAIT_I8:
     case PLAIT_U8: return multiply_8;
     case PLAIT_I32:
@@ -69,7 +70,7 @@ static const void *factor_of(const struct execution *x, int rank)
 static void sum_piece(const struct execution *x, const struct reduction *r, size_t first, size_t count,
                       struct pieces *pieces)
 {
-    plait_type type = x->call.type, accumulator = reduce_accumulator(type);
+    plait_type type = x->call.type, accumulator = element_accumulator(type);
     const void *sources[2] = { pieces->one, pieces->other };
     struct reduction sum = { .result = pieces->one, .sources = sources, .source_count = 2, .count = count };
     for (int rank = 0; rank < r->source_count; rank++) {
@@ -153,5 +154,5 @@ void fold_message(struct execution *x, void *mine, const void *message, size_t c
     if (is_function(&x->call))
         fold_made(x, &r);
     else
-        reduce_find(reduce_accumulator(x->call.type), x->call.op)(&r);
+        reduce_find(element_accumulator(x->call.type), x->call.op)(&r);
 }

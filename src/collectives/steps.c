@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/element.h"
 #include "base/pause.h"
 #include "base/span.h"
 #include "collectives/fold.h"
@@ -123,6 +124,22 @@ static void end_conversion(const struct execution *x, size_t size)
         end_reduction(x, size, ACTIVITY_OTHER);
 }
 
+/* A rank alone: its contribution is the result, but for truths, which become 0 or 1, and a caller's operation. */
+static bool changes_alone(const struct execution *x)
+{
+    return x->call.made != NULL || (x->group->ranks == 1 && element_changes_alone(x->call.type, x->call.op));
+}
+
+static void reduce_alone(struct execution *x, struct range to, const void *from)
+{
+    struct reduction reduction = {
+        .result = to.bytes, .sources = &from, .source_count = 1, .count = to.count
+    };
+    profile_turn(x->profile, ACTIVITY_REDUCE);
+    fold_sources(x, &reduction);
+    end_reduction(x, to.count * x->element_size, ACTIVITY_OTHER);
+}
+
 static void copy_step(struct execution *x, const struct step *step, size_t chunk)
 {
     struct range from = find_range(x, step->from, step->peer, chunk);
@@ -130,11 +147,8 @@ static void copy_step(struct execution *x, const struct step *step, size_t chunk
     size_t size = to.count * place_element_size(x, step->to);
     if (size == 0)
         return;
-    if (x->call.made != NULL && step->from.buffer == BUFFER_INPUT) { /* one contribution, of a rank alone */
-        fold_made(x, &(struct reduction){ .result = to.bytes,
-                                          .sources = (const void *const[]){ from.bytes },
-                                          .source_count = 1,
-                                          .count = to.count });
+    if (step->from.buffer == BUFFER_INPUT && changes_alone(x)) {
+        reduce_alone(x, to, from.bytes);
         return;
     }
     if (from.bytes == to.bytes)

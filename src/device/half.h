@@ -25,6 +25,13 @@ static inline float f32_of_bits(uint32_t bits)
     return value;
 }
 
+static inline double f64_of_bits(uint64_t bits)
+{
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
 /* NaNs keep sign and payload and become quiet, as the processors' own conversion has it. */
 static inline float f32_of_f16(uint16_t half)
 {

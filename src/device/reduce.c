@@ -57,9 +57,9 @@ const char *reduce_set_name(void)
 
 static reduce_fn look_up(const struct reduce_set *set, plait_type type, plait_op op)
 {
-    if (type < PLAIT_I8 || type > PLAIT_F64 || op < PLAIT_SUM || op > PLAIT_AVERAGE)
+    if ((unsigned)type >= ELEMENT_TYPES || (unsigned)op >= ELEMENT_OPS)
         return NULL;
-    return set->kernels[type][op == PLAIT_AVERAGE ? PLAIT_SUM : op];
+    return set->kernels[type][op];
 }
 
 reduce_fn reduce_reference(plait_type type, plait_op op)
@@ -72,30 +72,19 @@ reduce_fn reduce_find(plait_type type, plait_op op)
     return look_up(current_set(), type, op);
 }
 
-plait_type reduce_accumulator(plait_type type)
+/* By `conversion`, or by copying when there is none. */
+static void convert(reduce_fn conversion, const struct reduction *r, plait_type type)
 {
-    return type == PLAIT_F16 || type == PLAIT_BF16 ? PLAIT_F32 : type;
-}
-
-/* Not plait_type_size(): that belongs to the front, and includes point downwards. */
-static size_t size_of(plait_type type)
-{
-    static const unsigned char sizes[] = {
-        [PLAIT_I8] = 1,  [PLAIT_U8] = 1,  [PLAIT_I32] = 4,  [PLAIT_U32] = 4, [PLAIT_I64] = 8,
-        [PLAIT_U64] = 8, [PLAIT_F16] = 2, [PLAIT_BF16] = 2, [PLAIT_F32] = 4, [PLAIT_F64] = 8,
-    };
-    return sizes[type];
+    if (conversion != NULL)
+        conversion(r);
+    else if (r->result != r->sources[0] && r->count > 0)
+        memcpy(r->result, r->sources[0], r->count * plait_type_size(type));
 }
 
 void reduce_widen(plait_type type, void *to, const void *from, size_t count)
 {
     struct reduction r = { .result = to, .sources = &from, .source_count = 1, .count = count };
-    if (type == PLAIT_F16)
-        current_set()->widen_f16(&r);
-    else if (type == PLAIT_BF16)
-        current_set()->widen_bf16(&r);
-    else if (to != from && count > 0)
-        memcpy(to, from, count * size_of(type));
+    convert(current_set()->widen[type], &r, type);
 }
 
 void reduce_narrow(plait_type type, void *to, const void *from, size_t count, unsigned divide)
@@ -103,12 +92,8 @@ void reduce_narrow(plait_type type, void *to, const void *from, size_t count, un
     struct reduction r = {
         .result = to, .sources = &from, .source_count = 1, .count = count, .divide = divide
     };
-    if (type == PLAIT_F16)
-        current_set()->narrow_f16(&r);
-    else if (type == PLAIT_BF16)
-        current_set()->narrow_bf16(&r);
-    else if (divide > 1)
-        reduce_find(type, PLAIT_SUM)(&r); /* of one source: a division and no more */
-    else if (to != from && count > 0)
-        memcpy(to, from, count * size_of(type));
+    reduce_fn narrow = current_set()->narrow[type];
+    if (narrow == NULL && divide > 1)
+        narrow = reduce_find(type, PLAIT_SUM); /* of one source: a division and no more */
+    convert(narrow, &r, type);
 }

@@ -1,11 +1,11 @@
 /* Reduction kernels: one result from several sources, element by element.
  *
  * The scalar file is the reference; every vector file gives its bits. A kernel folds its sources from
- * left to right: ((s0 op s1) op s2) ..., which is the order a plan states. F16 and BF16 are widened to
- * float32, folded there, and rounded once (to nearest, ties to even). SUM and PRODUCT of integers are
- * modulo 2^bits. MIN and MAX propagate NaN (a quiet NaN of canonical bits comes out) and order -0 below
- * +0. `divide` > 1 divides the folded value, once, before it is rounded: a true division for floats
- * (float32 for 16-bit types), truncating for integers. NaN results of SUM and PRODUCT are made
+ * left to right: ((s0 op s1) op s2) ..., which is the order a plan states. docs/types.md has the rules of
+ * each operation. Floats of 8 and 16 bits are widened to float32, folded there, and rounded once (to
+ * nearest, ties to even). MIN and MAX propagate NaN (a quiet NaN of canonical bits comes out) and order
+ * -0 below +0. `divide` > 1 divides the folded value, once, before it is rounded: a true division for floats
+ * (float32 for 8- and 16-bit types), truncating for integers. NaN results of SUM and PRODUCT are made
  * canonical (sign 0, quiet bit only), so that every rank gets the same bits whatever the operand order. */
 #ifndef PLAIT_DEVICE_REDUCE_H
 #define PLAIT_DEVICE_REDUCE_H
@@ -27,18 +27,14 @@ struct reduction {
 
 typedef void (*reduce_fn)(const struct reduction *reduction);
 
-/* The fastest kernel of this machine, or NULL for an unknown pair. For
- * AVERAGE this is SUM's kernel; the caller sets `divide`. Any alignment. */
+/* The fastest kernel of this machine, or NULL where plait_type_reduces() says
+ * no. For AVERAGE this is SUM's kernel; the caller sets `divide`. Any alignment. */
 reduce_fn reduce_find(plait_type type, plait_op op);
 
 /* The scalar reference. */
 reduce_fn reduce_reference(plait_type type, plait_op op);
 
-/* The type in which partial results of `type` travel between steps: F32 for
- * F16 and BF16, the type itself otherwise. */
-plait_type reduce_accumulator(plait_type type);
-
-/* Widens `count` elements of `type` into its accumulator, or copies when they
+/* Widens `count` elements of `type` into its accumulator (element.h), or copies when they
  * are the same; to == from is fine then. */
 void reduce_widen(plait_type type, void *to, const void *from, size_t count);
 

@@ -11,6 +11,7 @@ static inline void stream_fence(void)
     _mm_sfence();
 }
 
+#include "device/reduce_logic.h"
 #include "device/reduce_loop.h"
 
 static inline __m256 ps(vec value)
@@ -45,15 +46,18 @@ static inline void store(char *to, vec value)
     _mm256_storeu_si256((void *)to, value);
 }
 
+static inline void store_one(char *to, vec value, bool stream)
+{
+    if (stream)
+        _mm256_stream_si256((void *)to, value);
+    else
+        store(to, value);
+}
+
 static inline void store_two(char *to, vec a, vec b, bool stream)
 {
-    if (stream) {
-        _mm256_stream_si256((void *)to, a);
-        _mm256_stream_si256((void *)(to + 32), b);
-    } else {
-        store(to, a);
-        store(to + 32, b);
-    }
+    store_one(to, a, stream);
+    store_one(to + 32, b, stream);
 }
 
 static inline void store_block(char *to, vec a, vec b, vec c, vec d, bool stream)
@@ -80,6 +84,12 @@ FOLD(least_i8, _mm256_min_epi8)
 FOLD(most_i8, _mm256_max_epi8)
 FOLD(least_u8, _mm256_min_epu8)
 FOLD(most_u8, _mm256_max_epu8)
+FOLD(add_16, _mm256_add_epi16)
+FOLD(multiply_16, _mm256_mullo_epi16)
+FOLD(least_i16, _mm256_min_epi16)
+FOLD(most_i16, _mm256_max_epi16)
+FOLD(least_u16, _mm256_min_epu16)
+FOLD(most_u16, _mm256_max_epu16)
 FOLD(add_32, _mm256_add_epi32)
 FOLD(multiply_32, _mm256_mullo_epi32)
 FOLD(least_i32, _mm256_min_epi32)
@@ -131,15 +141,20 @@ static inline vec most_u64(vec a, vec b)
     return _mm256_blendv_epi8(b, a, above_u64(a, b));
 }
 
-#define INTEGER_FORMAT(bits)                                                                                 \
+#define INTEGER_FORMAT(bits, sealed)                                                                         \
     {                                                                                                        \
         .from_size = bits / 8, .to_size = bits / 8, .lanes = 256 / bits, .few = 8, .load = load,             \
-        .seal = seal_nothing, .store = store, .store_block = store_block                                     \
+        .seal = sealed, .store = store, .store_block = store_block                                           \
     }
 
-static const struct format bits8 = INTEGER_FORMAT(8);
-static const struct format bits32 = INTEGER_FORMAT(32);
-static const struct format bits64 = INTEGER_FORMAT(64);
+static const struct format bits8 = INTEGER_FORMAT(8, seal_nothing);
+static const struct format bits16 = INTEGER_FORMAT(16, seal_nothing);
+static const struct format bits32 = INTEGER_FORMAT(32, seal_nothing);
+static const struct format bits64 = INTEGER_FORMAT(64, seal_nothing);
+static const struct format truth8 = INTEGER_FORMAT(8, seal_truth8);
+static const struct format truth16 = INTEGER_FORMAT(16, seal_truth16);
+static const struct format truth32 = INTEGER_FORMAT(32, seal_truth32);
+static const struct format truth64 = INTEGER_FORMAT(64, seal_truth64);
 
 /* ----------------------------------------------------------------------- floats */
 
@@ -192,29 +207,32 @@ static inline vec seal_f64(vec value)
     return of_pd(_mm256_blendv_pd(pd(value), pd(_mm256_set1_epi64x(F64_NAN)), nan));
 }
 
-static const struct format whole_f32 = {
-    .from_size = 4,
-    .to_size = 4,
-    .lanes = 8,
-    .few = 8,
-    .load = load,
-    .divide = divide_f32,
-    .seal = seal_f32,
-    .store = store,
-    .store_block = store_block,
-};
+/* Of a part: its type; an element has one or, complex, two. */
+#define WHOLE_FORMAT(size, part)                                                                             \
+    {                                                                                                        \
+        .from_size = size, .to_size = size, .lanes = 32 / size, .few = 8, .load = load,                      \
+        .divide = divide_##part, .seal = seal_##part, .store = store, .store_block = store_block             \
+    }
 
-static const struct format whole_f64 = {
-    .from_size = 8,
-    .to_size = 8,
-    .lanes = 4,
-    .few = 8,
-    .load = load,
-    .divide = divide_f64,
-    .seal = seal_f64,
-    .store = store,
-    .store_block = store_block,
-};
+static const struct format whole_f32 = WHOLE_FORMAT(4, f32);
+static const struct format whole_f64 = WHOLE_FORMAT(8, f64);
+static const struct format whole_c64 = WHOLE_FORMAT(8, f32);
+static const struct format whole_c128 = WHOLE_FORMAT(16, f64);
+
+/* By the real parts of `b`, and crosswise by its imaginary ones; the real places subtract. */
+static inline vec multiply_c64(vec a, vec b)
+{
+    __m256 straight = _mm256_mul_ps(ps(a), _mm256_moveldup_ps(ps(b)));
+    __m256 crossed = _mm256_mul_ps(_mm256_permute_ps(ps(a), 0xb1), _mm256_movehdup_ps(ps(b)));
+    return of_ps(_mm256_addsub_ps(straight, crossed));
+}
+
+static inline vec multiply_c128(vec a, vec b)
+{
+    __m256d straight = _mm256_mul_pd(pd(a), _mm256_movedup_pd(pd(b)));
+    __m256d crossed = _mm256_mul_pd(_mm256_permute_pd(pd(a), 0x5), _mm256_permute_pd(pd(b), 0xf));
+    return of_pd(_mm256_addsub_pd(straight, crossed));
+}
 
 /* ----------------------------------------------- 16-bit floats: 8 lanes of float32 */
 
@@ -293,6 +311,8 @@ static const struct format widening_f16 = WIDENING_FORMAT(f16);
 static const struct format widening_bf16 = WIDENING_FORMAT(bf16);
 static const struct format narrowing_f16 = NARROWING_FORMAT(f16);
 static const struct format narrowing_bf16 = NARROWING_FORMAT(bf16);
+
+#include "device/reduce_float8.h"
 
 /* ---------------------------------------------------------------------- the set */
 

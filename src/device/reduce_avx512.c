@@ -11,6 +11,7 @@ static inline void stream_fence(void)
     _mm_sfence();
 }
 
+#include "device/reduce_logic.h"
 #include "device/reduce_loop.h"
 
 static inline __m512 ps(vec value)
@@ -45,15 +46,18 @@ static inline void store(char *to, vec value)
     _mm512_storeu_si512(to, value);
 }
 
+static inline void store_one(char *to, vec value, bool stream)
+{
+    if (stream)
+        _mm512_stream_si512((void *)to, value);
+    else
+        store(to, value);
+}
+
 static inline void store_two(char *to, vec a, vec b, bool stream)
 {
-    if (stream) {
-        _mm512_stream_si512((void *)to, a);
-        _mm512_stream_si512((void *)(to + 64), b);
-    } else {
-        store(to, a);
-        store(to + 64, b);
-    }
+    store_one(to, a, stream);
+    store_one(to + 64, b, stream);
 }
 
 static inline void store_block(char *to, vec a, vec b, vec c, vec d, bool stream)
@@ -83,8 +87,19 @@ static inline uint64_t first_lanes(size_t count)
     }
 
 PARTS(8, __mmask64)
+PARTS(16, __mmask32)
 PARTS(32, __mmask16)
 PARTS(64, __mmask8)
+
+static inline vec load_part_128(const char *from, size_t count)
+{
+    return load_part_64(from, 2 * count);
+}
+
+static inline void store_part_128(char *to, vec value, size_t count)
+{
+    store_part_64(to, value, 2 * count);
+}
 
 /* --------------------------------------------------------------------- integers */
 
@@ -111,6 +126,12 @@ FOLD(least_i8, _mm512_min_epi8)
 FOLD(most_i8, _mm512_max_epi8)
 FOLD(least_u8, _mm512_min_epu8)
 FOLD(most_u8, _mm512_max_epu8)
+FOLD(add_16, _mm512_add_epi16)
+FOLD(multiply_16, _mm512_mullo_epi16)
+FOLD(least_i16, _mm512_min_epi16)
+FOLD(most_i16, _mm512_max_epi16)
+FOLD(least_u16, _mm512_min_epu16)
+FOLD(most_u16, _mm512_max_epu16)
 FOLD(add_32, _mm512_add_epi32)
 FOLD(multiply_32, _mm512_mullo_epi32)
 FOLD(least_i32, _mm512_min_epi32)
@@ -124,16 +145,21 @@ FOLD(most_i64, _mm512_max_epi64)
 FOLD(least_u64, _mm512_min_epu64)
 FOLD(most_u64, _mm512_max_epu64)
 
-#define INTEGER_FORMAT(bits)                                                                                 \
+#define INTEGER_FORMAT(bits, sealed)                                                                         \
     {                                                                                                        \
         .from_size = bits / 8, .to_size = bits / 8, .lanes = 512 / bits, .few = 4, .load = load,             \
-        .load_part = load_part_##bits, .seal = seal_nothing, .store = store,                                 \
-        .store_part = store_part_##bits, .store_block = store_block                                          \
+        .load_part = load_part_##bits, .seal = sealed, .store = store, .store_part = store_part_##bits,      \
+        .store_block = store_block                                                                           \
     }
 
-static const struct format bits8 = INTEGER_FORMAT(8);
-static const struct format bits32 = INTEGER_FORMAT(32);
-static const struct format bits64 = INTEGER_FORMAT(64);
+static const struct format bits8 = INTEGER_FORMAT(8, seal_nothing);
+static const struct format bits16 = INTEGER_FORMAT(16, seal_nothing);
+static const struct format bits32 = INTEGER_FORMAT(32, seal_nothing);
+static const struct format bits64 = INTEGER_FORMAT(64, seal_nothing);
+static const struct format truth8 = INTEGER_FORMAT(8, seal_truth8);
+static const struct format truth16 = INTEGER_FORMAT(16, seal_truth16);
+static const struct format truth32 = INTEGER_FORMAT(32, seal_truth32);
+static const struct format truth64 = INTEGER_FORMAT(64, seal_truth64);
 
 /* ----------------------------------------------------------------------- floats */
 
@@ -186,33 +212,33 @@ static inline vec seal_f64(vec value)
     return _mm512_mask_mov_epi64(value, nan, _mm512_set1_epi64(F64_NAN));
 }
 
-static const struct format whole_f32 = {
-    .from_size = 4,
-    .to_size = 4,
-    .lanes = 16,
-    .few = 4,
-    .load = load,
-    .load_part = load_part_32,
-    .divide = divide_f32,
-    .seal = seal_f32,
-    .store = store,
-    .store_part = store_part_32,
-    .store_block = store_block,
-};
+/* Of a part: its type and bits; an element has one or, complex, two. */
+#define WHOLE_FORMAT(size, part, bits)                                                                       \
+    {                                                                                                        \
+        .from_size = size, .to_size = size, .lanes = 64 / size, .few = 4, .load = load,                      \
+        .load_part = load_part_##bits, .divide = divide_##part, .seal = seal_##part, .store = store,         \
+        .store_part = store_part_##bits, .store_block = store_block                                          \
+    }
 
-static const struct format whole_f64 = {
-    .from_size = 8,
-    .to_size = 8,
-    .lanes = 8,
-    .few = 4,
-    .load = load,
-    .load_part = load_part_64,
-    .divide = divide_f64,
-    .seal = seal_f64,
-    .store = store,
-    .store_part = store_part_64,
-    .store_block = store_block,
-};
+static const struct format whole_f32 = WHOLE_FORMAT(4, f32, 32);
+static const struct format whole_f64 = WHOLE_FORMAT(8, f64, 64);
+static const struct format whole_c64 = WHOLE_FORMAT(8, f32, 64);
+static const struct format whole_c128 = WHOLE_FORMAT(16, f64, 128);
+
+/* By the real parts of `b`, and crosswise by its imaginary ones; the real places subtract. */
+static inline vec multiply_c64(vec a, vec b)
+{
+    __m512 straight = _mm512_mul_ps(ps(a), _mm512_moveldup_ps(ps(b)));
+    __m512 crossed = _mm512_mul_ps(_mm512_permute_ps(ps(a), 0xb1), _mm512_movehdup_ps(ps(b)));
+    return of_ps(_mm512_mask_sub_ps(_mm512_add_ps(straight, crossed), 0x5555, straight, crossed));
+}
+
+static inline vec multiply_c128(vec a, vec b)
+{
+    __m512d straight = _mm512_mul_pd(pd(a), _mm512_movedup_pd(pd(b)));
+    __m512d crossed = _mm512_mul_pd(_mm512_permute_pd(pd(a), 0x55), _mm512_permute_pd(pd(b), 0xff));
+    return of_pd(_mm512_mask_sub_pd(_mm512_add_pd(straight, crossed), 0x55, straight, crossed));
+}
 
 /* ---------------------------------------------- 16-bit floats: 16 lanes of float32 */
 
@@ -329,6 +355,8 @@ static const struct format widening_f16 = WIDENING_FORMAT(f16);
 static const struct format widening_bf16 = WIDENING_FORMAT(bf16);
 static const struct format narrowing_f16 = NARROWING_FORMAT(f16);
 static const struct format narrowing_bf16 = NARROWING_FORMAT(bf16);
+
+#include "device/reduce_float8.h"
 
 /* ---------------------------------------------------------------------- the set */
 

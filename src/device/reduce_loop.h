@@ -175,11 +175,23 @@ static ALWAYS_INLINE void reduce_run(const struct reduction *r, const struct for
     REDUCE_KERNEL(min, type, format, least)                                                                  \
     REDUCE_KERNEL(max, type, format, most)
 
+#define REDUCE_LOGIC(width)                                                                                  \
+    REDUCE_KERNEL(bit_and, width, bits##width, bits_both)                                                    \
+    REDUCE_KERNEL(bit_or, width, bits##width, bits_either)                                                   \
+    REDUCE_KERNEL(bit_xor, width, bits##width, bits_unlike)                                                  \
+    REDUCE_KERNEL(and, width, truth##width, both_##width)                                                    \
+    REDUCE_KERNEL(or, width, truth##width, bits_either)                                                      \
+    REDUCE_KERNEL(xor, width, truth##width, unlike_##width)
+
 /* A change of format: one source, and so nothing to fold. */
 #define REDUCE_CONVERSION(name, format)                                                                      \
     static void name(const struct reduction *r)                                                              \
     {                                                                                                        \
         reduce_all(r, &format, NULL, reduce_scalar_##name, 1, 0, false);                                     \
     }
+
+#define REDUCE_CONVERSIONS(type)                                                                             \
+    REDUCE_CONVERSION(widen_##type, widening_##type)                                                         \
+    REDUCE_CONVERSION(narrow_##type, narrowing_##type)
 
 #endif

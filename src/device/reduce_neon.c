@@ -10,6 +10,7 @@ static inline void stream_fence(void)
 {
 }
 
+#include "device/reduce_logic.h"
 #include "device/reduce_loop.h"
 
 /* ---------------------------------------------------------------- whole vectors */
@@ -22,6 +23,12 @@ static inline vec load(const char *from)
 static inline void store(char *to, vec value)
 {
     vst1q_u8((uint8_t *)to, vreinterpretq_u8_u32(value));
+}
+
+static inline void store_one(char *to, vec value, bool stream)
+{
+    (void)stream;
+    store(to, value);
 }
 
 static inline void store_block(char *to, vec a, vec b, vec c, vec d, bool stream)
@@ -55,6 +62,12 @@ FOLD(least_i8, s8, vminq_s8)
 FOLD(most_i8, s8, vmaxq_s8)
 FOLD(least_u8, u8, vminq_u8)
 FOLD(most_u8, u8, vmaxq_u8)
+FOLD(add_16, u16, vaddq_u16)
+FOLD(multiply_16, u16, vmulq_u16)
+FOLD(least_i16, s16, vminq_s16)
+FOLD(most_i16, s16, vmaxq_s16)
+FOLD(least_u16, u16, vminq_u16)
+FOLD(most_u16, u16, vmaxq_u16)
 FOLD(least_i32, s32, vminq_s32)
 FOLD(most_i32, s32, vmaxq_s32)
 FOLD(add_64, u64, vaddq_u64)
@@ -98,15 +111,20 @@ SELECT_64(most_i64, s64, vcgtq_s64, a, b)
 SELECT_64(least_u64, u64, vcgtq_u64, b, a)
 SELECT_64(most_u64, u64, vcgtq_u64, a, b)
 
-#define INTEGER_FORMAT(bits)                                                                                 \
+#define INTEGER_FORMAT(bits, sealed)                                                                         \
     {                                                                                                        \
         .from_size = bits / 8, .to_size = bits / 8, .lanes = 128 / bits, .few = 4, .load = load,             \
-        .seal = seal_nothing, .store = store, .store_block = store_block                                     \
+        .seal = sealed, .store = store, .store_block = store_block                                           \
     }
 
-static const struct format bits8 = INTEGER_FORMAT(8);
-static const struct format bits32 = INTEGER_FORMAT(32);
-static const struct format bits64 = INTEGER_FORMAT(64);
+static const struct format bits8 = INTEGER_FORMAT(8, seal_nothing);
+static const struct format bits16 = INTEGER_FORMAT(16, seal_nothing);
+static const struct format bits32 = INTEGER_FORMAT(32, seal_nothing);
+static const struct format bits64 = INTEGER_FORMAT(64, seal_nothing);
+static const struct format truth8 = INTEGER_FORMAT(8, seal_truth8);
+static const struct format truth16 = INTEGER_FORMAT(16, seal_truth16);
+static const struct format truth32 = INTEGER_FORMAT(32, seal_truth32);
+static const struct format truth64 = INTEGER_FORMAT(64, seal_truth64);
 
 /* -------------------- floats: the minimum instruction itself propagates NaN and orders zeros */
 
@@ -141,29 +159,37 @@ static inline vec seal_f64(vec value)
     return OF(u64, vbslq_u64(number, AS(u64, value), vdupq_n_u64(F64_NAN)));
 }
 
-static const struct format whole_f32 = {
-    .from_size = 4,
-    .to_size = 4,
-    .lanes = 4,
-    .few = 4,
-    .load = load,
-    .divide = divide_f32,
-    .seal = seal_f32,
-    .store = store,
-    .store_block = store_block,
-};
+/* Of a part: its type; an element has one or, complex, two. */
+#define WHOLE_FORMAT(size, part)                                                                             \
+    {                                                                                                        \
+        .from_size = size, .to_size = size, .lanes = 16 / size, .few = 4, .load = load,                      \
+        .divide = divide_##part, .seal = seal_##part, .store = store, .store_block = store_block             \
+    }
 
-static const struct format whole_f64 = {
-    .from_size = 8,
-    .to_size = 8,
-    .lanes = 2,
-    .few = 4,
-    .load = load,
-    .divide = divide_f64,
-    .seal = seal_f64,
-    .store = store,
-    .store_block = store_block,
-};
+static const struct format whole_f32 = WHOLE_FORMAT(4, f32);
+static const struct format whole_f64 = WHOLE_FORMAT(8, f64);
+static const struct format whole_c64 = WHOLE_FORMAT(8, f32);
+static const struct format whole_c128 = WHOLE_FORMAT(16, f64);
+
+/* By the real parts of `b`, and crosswise by its imaginary ones; the real places subtract, for which their sign
+ * is flipped. */
+static inline vec multiply_c64(vec a, vec b)
+{
+    float32x4_t x = AS(f32, a), y = AS(f32, b);
+    float32x4_t straight = vmulq_f32(x, vtrn1q_f32(y, y));
+    float32x4_t crossed = vmulq_f32(vrev64q_f32(x), vtrn2q_f32(y, y));
+    const vec real_signs = vreinterpretq_u32_u64(vdupq_n_u64(0x80000000u));
+    return add_f32(OF(f32, straight), veorq_u32(OF(f32, crossed), real_signs));
+}
+
+static inline vec multiply_c128(vec a, vec b)
+{
+    float64x2_t x = AS(f64, a), y = AS(f64, b);
+    float64x2_t straight = vmulq_f64(x, vdupq_laneq_f64(y, 0));
+    float64x2_t crossed = vmulq_f64(vextq_f64(x, x, 1), vdupq_laneq_f64(y, 1));
+    const vec real_signs = { 0, 0x80000000u, 0, 0 };
+    return add_f64(OF(f64, straight), veorq_u32(OF(f64, crossed), real_signs));
+}
 
 /* ----------------------------------------------- 16-bit floats: 4 lanes of float32 */
 
@@ -235,6 +261,8 @@ static const struct format widening_f16 = WIDENING_FORMAT(f16);
 static const struct format widening_bf16 = WIDENING_FORMAT(bf16);
 static const struct format narrowing_f16 = NARROWING_FORMAT(f16);
 static const struct format narrowing_bf16 = NARROWING_FORMAT(bf16);
+
+#include "device/reduce_float8.h"
 
 /* ---------------------------------------------------------------------- the set */
 

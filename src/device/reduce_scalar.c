@@ -1,6 +1,6 @@
 /* The reference: one element at a time, in plain C. Compiled without contraction, so that no build fuses a
  * multiplication with an addition and rounds differently from the others. */
-#include "device/half.h"
+#include "device/float8.h"
 #include "device/reduce_set.h"
 
 /* ------------------------------------------------------------ integers: modulo 2^bits */
@@ -34,6 +34,8 @@
 
 INTEGER(i8, int8_t, uint8_t, int64_t)
 INTEGER(u8, uint8_t, uint8_t, uint32_t)
+INTEGER(i16, int16_t, uint32_t, int64_t)
+INTEGER(u16, uint16_t, uint32_t, uint32_t)
 INTEGER(i32, int32_t, uint32_t, int64_t)
 INTEGER(u32, uint32_t, uint32_t, uint32_t)
 INTEGER(i64, int64_t, uint64_t, int64_t)
@@ -71,15 +73,57 @@ INTEGER(u64, uint64_t, uint64_t, uint64_t)
         return value / (element)by;                                                                          \
     }
 
-static inline double f64_of_bits(uint64_t bits)
-{
-    double value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
 FLOAT(f32, float, __builtin_signbit, f32_of_bits(F32_NAN))
 FLOAT(f64, double, __builtin_signbit, f64_of_bits(F64_NAN))
+
+/* ------------------------------------------------ complex: each part a float of its own */
+
+#define COMPLEX(type, part)                                                                                  \
+    struct type {                                                                                            \
+        part re, im;                                                                                         \
+    };                                                                                                       \
+    static inline struct type seal_##type(struct type value)                                                 \
+    {                                                                                                        \
+        return (struct type){ SEAL_##type(value.re), SEAL_##type(value.im) };                                \
+    }                                                                                                        \
+    static inline struct type add_##type(struct type a, struct type b)                                       \
+    {                                                                                                        \
+        return (struct type){ a.re + b.re, a.im + b.im };                                                    \
+    }                                                                                                        \
+    static inline struct type multiply_##type(struct type a, struct type b)                                  \
+    {                                                                                                        \
+        return (struct type){ a.re * b.re - a.im * b.im, a.im * b.re + a.re * b.im };                        \
+    }                                                                                                        \
+    static inline struct type divide_##type(struct type value, unsigned by)                                  \
+    {                                                                                                        \
+        return (struct type){ value.re / (part)by, value.im / (part)by };                                    \
+    }
+
+#define SEAL_c64 seal_f32
+#define SEAL_c128 seal_f64
+COMPLEX(c64, float)
+COMPLEX(c128, double)
+
+/* -------------------------------------------------------- bits and truth, whatever the sign */
+
+#define LOGIC(bits)                                                                                          \
+    static inline uint##bits##_t both_##bits(uint##bits##_t a, uint##bits##_t b)                             \
+    {                                                                                                        \
+        return a & b;                                                                                        \
+    }                                                                                                        \
+    static inline uint##bits##_t either_##bits(uint##bits##_t a, uint##bits##_t b)                           \
+    {                                                                                                        \
+        return a | b;                                                                                        \
+    }                                                                                                        \
+    static inline uint##bits##_t unlike_##bits(uint##bits##_t a, uint##bits##_t b)                           \
+    {                                                                                                        \
+        return a ^ b;                                                                                        \
+    }
+
+LOGIC(8)
+LOGIC(16)
+LOGIC(32)
+LOGIC(64)
 
 /* -------------------------------------------------------- memory, of any alignment */
 
@@ -100,54 +144,86 @@ FLOAT(f64, double, __builtin_signbit, f64_of_bits(F64_NAN))
 
 MEMORY(i8, int8_t)
 MEMORY(u8, uint8_t)
+MEMORY(i16, int16_t)
+MEMORY(u16, uint16_t)
 MEMORY(i32, int32_t)
 MEMORY(u32, uint32_t)
 MEMORY(i64, int64_t)
 MEMORY(u64, uint64_t)
+MEMORY(f8e4m3, uint8_t)
+MEMORY(f8e5m2, uint8_t)
 MEMORY(f16, uint16_t)
 MEMORY(bf16, uint16_t)
 MEMORY(f32, float)
 MEMORY(f64, double)
+MEMORY(c64, struct c64)
+MEMORY(c128, struct c128)
 
 #define SAME(value) (value)
+#define TRUTH(value) ((value) != 0)
 
 /* ------------------------------------------------------------------------ kernels */
 
-/* `work` is the type that is folded in, by `fold`; `widen` and `narrow` lead there and back. */
-#define KERNEL(op, type, work, element, fold, widen, narrow)                                                 \
-    REDUCE_SCALAR_PART(op##_##type)                                                                          \
+/* `memory` is how elements are stored; `work` the type that is folded in, by `fold`; `widen` and `narrow` lead there
+ * and back. */
+#define KERNEL(name, memory, work, element, fold, widen, narrow)                                             \
+    REDUCE_SCALAR_PART(name)                                                                                 \
     {                                                                                                        \
         const struct reduction *r = reduction;                                                               \
         for (size_t i = first; i < end; i++) {                                                               \
-            element value = widen(raw_##type(r->sources[0], i));                                             \
+            element value = widen(raw_##memory(r->sources[0], i));                                           \
             for (int s = 1; s < r->source_count; s++)                                                        \
-                value = fold##_##work(value, widen(raw_##type(r->sources[s], i)));                           \
+                value = fold(value, widen(raw_##memory(r->sources[s], i)));                                  \
             if (r->divide > 1)                                                                               \
                 value = divide_##work(value, r->divide);                                                     \
-            put_##type(r, i, narrow(seal_##work(value)));                                                    \
+            put_##memory(r, i, narrow(seal_##work(value)));                                                  \
         }                                                                                                    \
     }                                                                                                        \
-    static void op##_##type(const struct reduction *r)                                                       \
+    static void name(const struct reduction *r)                                                              \
     {                                                                                                        \
-        reduce_scalar_##op##_##type(r, 0, r->count);                                                         \
+        reduce_scalar_##name(r, 0, r->count);                                                                \
     }
 
-#define KERNELS(type, work, element, widen, narrow)                                                          \
-    KERNEL(sum, type, work, element, add, widen, narrow)                                                     \
-    KERNEL(product, type, work, element, multiply, widen, narrow)                                            \
-    KERNEL(min, type, work, element, least, widen, narrow)                                                   \
-    KERNEL(max, type, work, element, most, widen, narrow)
+#define NUMBER_KERNELS(type, work, element, widen, narrow)                                                   \
+    KERNEL(sum_##type, type, work, element, add_##work, widen, narrow)                                       \
+    KERNEL(product_##type, type, work, element, multiply_##work, widen, narrow)                              \
+    KERNEL(min_##type, type, work, element, least_##work, widen, narrow)                                     \
+    KERNEL(max_##type, type, work, element, most_##work, widen, narrow)
 
-KERNELS(i8, i8, int8_t, SAME, SAME)
-KERNELS(u8, u8, uint8_t, SAME, SAME)
-KERNELS(i32, i32, int32_t, SAME, SAME)
-KERNELS(u32, u32, uint32_t, SAME, SAME)
-KERNELS(i64, i64, int64_t, SAME, SAME)
-KERNELS(u64, u64, uint64_t, SAME, SAME)
-KERNELS(f16, f32, float, f32_of_f16, f16_of_f32)
-KERNELS(bf16, f32, float, f32_of_bf16, bf16_of_f32)
-KERNELS(f32, f32, float, SAME, SAME)
-KERNELS(f64, f64, double, SAME, SAME)
+NUMBER_KERNELS(i8, i8, int8_t, SAME, SAME)
+NUMBER_KERNELS(u8, u8, uint8_t, SAME, SAME)
+NUMBER_KERNELS(i16, i16, int16_t, SAME, SAME)
+NUMBER_KERNELS(u16, u16, uint16_t, SAME, SAME)
+NUMBER_KERNELS(i32, i32, int32_t, SAME, SAME)
+NUMBER_KERNELS(u32, u32, uint32_t, SAME, SAME)
+NUMBER_KERNELS(i64, i64, int64_t, SAME, SAME)
+NUMBER_KERNELS(u64, u64, uint64_t, SAME, SAME)
+NUMBER_KERNELS(f8e4m3, f32, float, f32_of_f8e4m3, f8e4m3_of_f32)
+NUMBER_KERNELS(f8e5m2, f32, float, f32_of_f8e5m2, f8e5m2_of_f32)
+NUMBER_KERNELS(f16, f32, float, f32_of_f16, f16_of_f32)
+NUMBER_KERNELS(bf16, f32, float, f32_of_bf16, bf16_of_f32)
+NUMBER_KERNELS(f32, f32, float, SAME, SAME)
+NUMBER_KERNELS(f64, f64, double, SAME, SAME)
+
+#define LOGIC_KERNELS(bits)                                                                                  \
+    KERNEL(bit_and_##bits, u##bits, u##bits, uint##bits##_t, both_##bits, SAME, SAME)                        \
+    KERNEL(bit_or_##bits, u##bits, u##bits, uint##bits##_t, either_##bits, SAME, SAME)                       \
+    KERNEL(bit_xor_##bits, u##bits, u##bits, uint##bits##_t, unlike_##bits, SAME, SAME)                      \
+    KERNEL(and_##bits, u##bits, u##bits, uint##bits##_t, both_##bits, TRUTH, SAME)                           \
+    KERNEL(or_##bits, u##bits, u##bits, uint##bits##_t, either_##bits, TRUTH, SAME)                          \
+    KERNEL(xor_##bits, u##bits, u##bits, uint##bits##_t, unlike_##bits, TRUTH, SAME)
+
+LOGIC_KERNELS(8)
+LOGIC_KERNELS(16)
+LOGIC_KERNELS(32)
+LOGIC_KERNELS(64)
+
+#define COMPLEX_KERNELS(type)                                                                                \
+    KERNEL(sum_##type, type, type, struct type, add_##type, SAME, SAME)                                      \
+    KERNEL(product_##type, type, type, struct type, multiply_##type, SAME, SAME)
+
+COMPLEX_KERNELS(c64)
+COMPLEX_KERNELS(c128)
 
 #define CONVERSIONS(type)                                                                                    \
     REDUCE_SCALAR_PART(widen_##type)                                                                         \
@@ -173,6 +249,8 @@ KERNELS(f64, f64, double, SAME, SAME)
         reduce_scalar_narrow_##type(r, 0, r->count);                                                         \
     }
 
+CONVERSIONS(f8e4m3)
+CONVERSIONS(f8e5m2)
 CONVERSIONS(f16)
 CONVERSIONS(bf16)
 

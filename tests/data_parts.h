@@ -1,0 +1,34 @@
+/* What data.c makes and data_reduced.c judges: elements as one or two plain numbers. */
+#ifndef PLAIT_TESTS_DATA_PARTS_H
+#define PLAIT_TESTS_DATA_PARTS_H
+
+#include "data.h"
+
+/* A float format: sign, exponent, mantissa. With `finite` the largest exponent is an ordinary one,
+ * but for the largest mantissa, which is NaN. */
+struct format {
+    int exponent_bits, mantissa_bits;
+    bool finite;
+};
+
+/* Of a plain number's type; no float has 0 exponent bits. */
+struct format format_of(plait_type type);
+
+bool data_is_float(plait_type type);
+bool data_is_complex(plait_type type);
+bool data_is_pair(plait_type type);
+
+/* The plain numbers that make up an element of `type`. */
+int data_parts(plait_type type);
+plait_type data_part_type(plait_type type, int part);
+
+/* The bits of one part of element `index` of `rank`. */
+uint64_t data_bits(const struct data *data, int rank, size_t index, int part);
+
+uint64_t data_float_bits(struct format format, bool negative, uint64_t exponent, uint64_t mantissa);
+uint64_t data_largest_exponent(struct format format);
+
+/* A part as it lies in memory. */
+uint64_t data_load(plait_type part_type, const void *from);
+
+#endif
