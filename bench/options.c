@@ -10,8 +10,12 @@
 #define COLLECTIVES                                                                                          \
     "all_reduce, reduce, broadcast, all_gather, reduce_scatter, gather, scatter, all_to_all, all_gather_v, " \
     "reduce_scatter_v, gather_v, scatter_v, all_to_all_v, barrier, sendrecv, all"
-#define TYPES "i8, u8, i32, u32, i64, u64, f16, bf16, f32, f64, all"
-#define OPS "sum, product, min, max, average, all"
+#define TYPES                                                                                                \
+    "i8, u8, i16, u16, i32, u32, i64, u64, bool, f8e4m3, f8e5m2, f16, bf16, f32, f64, c64, c128, bytes, "    \
+    "f32_i32, f64_i64, i32_i32, i64_i64, all"
+#define OPS                                                                                                  \
+    "sum, product, min, max, average, bit_and, bit_or, bit_xor, and, or, xor, min_location, max_location, "  \
+    "all"
 #define SIZES "bytes such as 8, 64K, 1M or 2G (powers of 1024)"
 
 enum { /* options without a letter */
@@ -182,7 +186,7 @@ static void add_type(struct options *options, struct argp_state *state, const ch
     plait_type found = value_type(name);
     if (!all && !found)
         bad_value(state, "-d", name, TYPES);
-    for (plait_type type = PLAIT_I8; type <= PLAIT_F64; type++)
+    for (plait_type type = PLAIT_I8; type <= PLAIT_I64_I64; type++)
         if ((all || type == found) && options->type_count < LIST_MAX)
             options->types[options->type_count++] = type;
 }
@@ -193,7 +197,7 @@ static void add_op(struct options *options, struct argp_state *state, const char
     plait_op found = value_op(name);
     if (!all && !found)
         bad_value(state, "-o", name, OPS);
-    for (plait_op op = PLAIT_SUM; op <= PLAIT_AVERAGE; op++)
+    for (plait_op op = PLAIT_SUM; op <= PLAIT_MAX_LOCATION; op++)
         if ((all || op == found) && options->op_count < LIST_MAX)
             options->ops[options->op_count++] = op;
 }

@@ -381,13 +381,25 @@ static plait_status measure_roots(struct rank *rank, struct row *row)
     return status;
 }
 
+static void note_left_out(struct rank *rank, const struct row *row)
+{
+    char text[96];
+    snprintf(text, sizeof text, "%s of %s is not defined (docs/types.md): left out", plait_op_name(row->op),
+             plait_type_name(row->type));
+    if (rank->reporting)
+        report_note(&rank->report, text);
+}
+
 static plait_status measure_ops(struct rank *rank, struct row *row)
 {
     plait_status status = PLAIT_OK;
     for (int op = 0; op < (row->collective->reduces ? rank->options->op_count : 1) && status == PLAIT_OK;
          op++) {
         row->op = row->collective->reduces ? rank->options->ops[op] : (plait_op)0;
-        status = measure_roots(rank, row);
+        if (row->collective->reduces && !plait_type_reduces(row->type, row->op))
+            note_left_out(rank, row);
+        else
+            status = measure_roots(rank, row);
     }
     return status;
 }

@@ -48,14 +48,35 @@ plait_type value_type(const char *name)
         const char *name;
         plait_type type;
     } others[] = {
-        { "int8", PLAIT_I8 },     { "char", PLAIT_I8 },     { "uint8", PLAIT_U8 },
-        { "int32", PLAIT_I32 },   { "int", PLAIT_I32 },     { "uint32", PLAIT_U32 },
-        { "int64", PLAIT_I64 },   { "uint64", PLAIT_U64 },  { "half", PLAIT_F16 },
-        { "float16", PLAIT_F16 }, { "fp16", PLAIT_F16 },    { "bfloat16", PLAIT_BF16 },
-        { "float", PLAIT_F32 },   { "float32", PLAIT_F32 }, { "fp32", PLAIT_F32 },
-        { "double", PLAIT_F64 },  { "float64", PLAIT_F64 },
+        { "int8", PLAIT_I8 },
+        { "char", PLAIT_I8 },
+        { "uint8", PLAIT_U8 },
+        { "int32", PLAIT_I32 },
+        { "int", PLAIT_I32 },
+        { "uint32", PLAIT_U32 },
+        { "int64", PLAIT_I64 },
+        { "uint64", PLAIT_U64 },
+        { "half", PLAIT_F16 },
+        { "float16", PLAIT_F16 },
+        { "fp16", PLAIT_F16 },
+        { "bfloat16", PLAIT_BF16 },
+        { "float", PLAIT_F32 },
+        { "float32", PLAIT_F32 },
+        { "fp32", PLAIT_F32 },
+        { "double", PLAIT_F64 },
+        { "float64", PLAIT_F64 },
+        { "int16", PLAIT_I16 },
+        { "uint16", PLAIT_U16 },
+        { "complex64", PLAIT_C64 },
+        { "complex128", PLAIT_C128 },
+        { "float8_e4m3fn", PLAIT_F8E4M3 },
+        { "fp8_e4m3", PLAIT_F8E4M3 },
+        { "f8e4m3fn", PLAIT_F8E4M3 },
+        { "float8_e5m2", PLAIT_F8E5M2 },
+        { "fp8_e5m2", PLAIT_F8E5M2 },
+        { "byte", PLAIT_BYTES },
     };
-    for (plait_type type = PLAIT_I8; type <= PLAIT_F64; type++)
+    for (plait_type type = PLAIT_I8; type <= PLAIT_I64_I64; type++)
         if (strcasecmp(name, plait_type_name(type)) == 0)
             return type;
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
@@ -66,7 +87,7 @@ plait_type value_type(const char *name)
 
 plait_op value_op(const char *name)
 {
-    for (plait_op op = PLAIT_SUM; op <= PLAIT_AVERAGE; op++)
+    for (plait_op op = PLAIT_SUM; op <= PLAIT_MAX_LOCATION; op++)
         if (strcasecmp(name, plait_op_name(op)) == 0)
             return op;
     if (strcasecmp(name, "prod") == 0)

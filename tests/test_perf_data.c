@@ -155,8 +155,10 @@ static void check_call(const struct call *call)
 
 static void check_types_and_ops(const struct collective *collective, int ranks, size_t count)
 {
-    for (plait_type type = PLAIT_I8; type <= PLAIT_F64; type++) {
-        for (plait_op op = PLAIT_SUM; op <= (collective->reduces ? PLAIT_AVERAGE : PLAIT_SUM); op++) {
+    for (plait_type type = PLAIT_I8; type <= PLAIT_I64_I64; type++) {
+        for (plait_op op = PLAIT_SUM; op <= (collective->reduces ? PLAIT_MAX_LOCATION : PLAIT_SUM); op++) {
+            if (collective->reduces && !plait_type_reduces(type, op))
+                continue;
             struct call call = { .collective = collective,
                                  .ranks = ranks,
                                  .root = ranks - 1,

@@ -51,7 +51,12 @@ static void names_of_both_kinds_are_read(void **state)
     assert_int_equal(value_op("average"), PLAIT_AVERAGE);
     assert_int_equal(value_op("avg"), PLAIT_AVERAGE);
     assert_int_equal(value_op("prod"), PLAIT_PRODUCT);
-    assert_int_equal(value_op("xor"), 0);
+    assert_int_equal(value_type("float8_e5m2"), PLAIT_F8E5M2);
+    assert_int_equal(value_type("complex64"), PLAIT_C64);
+    assert_int_equal(value_type("F64_I64"), PLAIT_F64_I64);
+    assert_int_equal(value_op("bit_xor"), PLAIT_BIT_XOR);
+    assert_int_equal(value_op("max_location"), PLAIT_MAX_LOCATION);
+    assert_int_equal(value_op("nand"), 0);
 }
 
 static const struct sequence {
@@ -111,7 +116,7 @@ static void lists_and_defaults(void **state)
     parse(&options,
           (const char *const[]){ "-C", "all-gather,gather", "barrier", "-d", "all", "-o", "min,max", NULL });
     assert_int_equal(options.collective_count, 3);
-    assert_int_equal(options.type_count, 10);
+    assert_int_equal(options.type_count, 22);
     assert_int_equal(options.op_count, 2);
 }
 
