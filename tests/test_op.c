@@ -274,7 +274,7 @@ static void run_failures(struct rank *rank)
         int culprit = turn % rank->size, kind = turn % 2 == 0 ? 0 : 2;
         enum way way = (enum way)(turn / 2 % WAYS);
         size_t count = counts[1 + turn % 6];
-        char who[40];
+        char who[64];
         rank_doing(rank, "rank %d fails, kind %d, count %zu, way %d", culprit, kind, count, way);
         failing.error = rank->number == culprit ? -5 : 0;
         plait_status status =
