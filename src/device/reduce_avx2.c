@@ -312,6 +312,19 @@ static const struct format widening_bf16 = WIDENING_FORMAT(bf16);
 static const struct format narrowing_f16 = NARROWING_FORMAT(f16);
 static const struct format narrowing_bf16 = NARROWING_FORMAT(bf16);
 
+/* -------------------------------------------------- 8-bit floats: 8 lanes of float32 */
+
+static inline vec load_bytes(const char *from)
+{
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)from));
+}
+
+static inline void store_bytes(char *to, vec value)
+{
+    __m128i words = _mm256_castsi256_si128(lower_words_of_two(value, value));
+    _mm_storel_epi64((void *)to, _mm_packus_epi16(words, words));
+}
+
 #include "device/reduce_float8.h"
 
 /* ---------------------------------------------------------------------- the set */

@@ -356,6 +356,18 @@ static const struct format widening_bf16 = WIDENING_FORMAT(bf16);
 static const struct format narrowing_f16 = NARROWING_FORMAT(f16);
 static const struct format narrowing_bf16 = NARROWING_FORMAT(bf16);
 
+/* ------------------------------------------------- 8-bit floats: 16 lanes of float32 */
+
+static inline vec load_bytes(const char *from)
+{
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)from));
+}
+
+static inline void store_bytes(char *to, vec value)
+{
+    _mm_storeu_si128((void *)to, _mm512_cvtepi32_epi8(value));
+}
+
 #include "device/reduce_float8.h"
 
 /* ---------------------------------------------------------------------- the set */

@@ -1,6 +1,6 @@
 /* Formats of the 8-bit floats, a float32 lane each, for any set: what float8.h does, with choices in place of
- * branches. The including file has defined vec, load, store, store_block, store_one, divide_f32, seal_f32
- * and seal_nothing. Odd ends go to the scalar kernels. */
+ * branches. The including file has defined vec, load, store, store_block, store_one, divide_f32, seal_nothing,
+ * and load_bytes and store_bytes, which have a byte in each 32-bit lane. Odd ends go to the scalar kernels. */
 #ifndef PLAIT_DEVICE_REDUCE_FLOAT8_H
 #define PLAIT_DEVICE_REDUCE_FLOAT8_H
 
@@ -8,9 +8,6 @@
 #include "device/reduce_logic.h"
 
 enum { F8_LANES = sizeof(vec) / sizeof(float) };
-
-/* The bytes of a vec's lanes. */
-typedef uint8_t f8_bytes __attribute__((vector_size(F8_LANES)));
 
 /* Lanes of `yes` where `mask` is all ones, of `no` where it is zero. */
 static ALWAYS_INLINE lanes_32 choose_32(lanes_i32 mask, lanes_32 yes, lanes_32 no)
@@ -20,9 +17,7 @@ static ALWAYS_INLINE lanes_32 choose_32(lanes_i32 mask, lanes_32 yes, lanes_32 n
 
 static ALWAYS_INLINE vec load_f8(const char *from, int fraction, int bias, int largest, int infinite)
 {
-    f8_bytes bytes;
-    memcpy(&bytes, from, sizeof bytes);
-    const lanes_32 bits = __builtin_convertvector(bytes, lanes_32);
+    const lanes_32 bits = (lanes_32)load_bytes(from);
     const lanes_i32 magnitude = (lanes_i32)(bits & 0x7f);
     const lanes_32 normal = ((lanes_32)magnitude << (23 - fraction)) + ((127u - (uint32_t)bias) << 23);
     const lanes_f32 small =
@@ -54,19 +49,13 @@ static ALWAYS_INLINE vec seal_f8(vec value, int fraction, int bias, uint32_t lar
     return (vec)choose_32(exact > 0x7f800000, (lanes_32){ 0 } + F8_NAN, result);
 }
 
-static inline void store_f8(char *to, vec value)
-{
-    const f8_bytes bytes = __builtin_convertvector((lanes_32)value, f8_bytes);
-    memcpy(to, &bytes, sizeof bytes);
-}
-
 static inline void store_block_f8(char *to, vec a, vec b, vec c, vec d, bool stream)
 {
     vec bytes;
-    store_f8((char *)&bytes, a);
-    store_f8((char *)&bytes + F8_LANES, b);
-    store_f8((char *)&bytes + 2 * F8_LANES, c);
-    store_f8((char *)&bytes + 3 * F8_LANES, d);
+    store_bytes((char *)&bytes, a);
+    store_bytes((char *)&bytes + F8_LANES, b);
+    store_bytes((char *)&bytes + 2 * F8_LANES, c);
+    store_bytes((char *)&bytes + 3 * F8_LANES, d);
     store_one(to, bytes, stream);
 }
 
@@ -86,7 +75,7 @@ static inline void store_block_f8(char *to, vec a, vec b, vec c, vec d, bool str
                                                 .load = load_##type,                                         \
                                                 .divide = divide_f32,                                        \
                                                 .seal = seal_##type,                                         \
-                                                .store = store_f8,                                           \
+                                                .store = store_bytes,                                        \
                                                 .store_block = store_block_f8 };                             \
     static const struct format widening_##type = { .from_size = 1,                                           \
                                                    .to_size = 4,                                             \
@@ -101,7 +90,7 @@ static inline void store_block_f8(char *to, vec a, vec b, vec c, vec d, bool str
                                                     .load = load,                                            \
                                                     .divide = divide_f32,                                    \
                                                     .seal = seal_##type,                                     \
-                                                    .store = store_f8,                                       \
+                                                    .store = store_bytes,                                    \
                                                     .store_block = store_block_f8 };
 
 F8_FORMATS(f8e4m3, E4M3)

@@ -262,6 +262,22 @@ static const struct format widening_bf16 = WIDENING_FORMAT(bf16);
 static const struct format narrowing_f16 = NARROWING_FORMAT(f16);
 static const struct format narrowing_bf16 = NARROWING_FORMAT(bf16);
 
+/* -------------------------------------------------- 8-bit floats: 4 lanes of float32 */
+
+static inline vec load_bytes(const char *from)
+{
+    uint32_t bytes;
+    memcpy(&bytes, from, sizeof bytes);
+    return vmovl_u16(vget_low_u16(vmovl_u8(vcreate_u8(bytes))));
+}
+
+static inline void store_bytes(char *to, vec value)
+{
+    uint16x4_t words = vmovn_u32(value);
+    uint32_t bytes = vget_lane_u32(vreinterpret_u32_u8(vmovn_u16(vcombine_u16(words, words))), 0);
+    memcpy(to, &bytes, sizeof bytes);
+}
+
 #include "device/reduce_float8.h"
 
 /* ---------------------------------------------------------------------- the set */
