@@ -50,8 +50,19 @@ static bool collective(const struct call *call)
 
 static bool can(enum collective which, enum type type, enum memory memory)
 {
-    (void)which, (void)type;
-    return memory == PRIVATE;
+    (void)which, (void)type, (void)memory;
+    return true;
+}
+
+static void *allocate(size_t size)
+{
+    void *memory = NULL;
+    return succeeded(plait_mem_alloc(world, size, &memory)) ? memory : NULL;
+}
+
+static void release(void *memory)
+{
+    succeeded(plait_mem_free(world, memory));
 }
 
 static void finish(void)
@@ -67,6 +78,8 @@ int main(int argc, char **argv)
         .version = plait_version,
         .can = can,
         .collective = collective,
+        .allocate = allocate,
+        .release = release,
         .finish = finish,
     };
     return loop_run(&backend, argc, argv);

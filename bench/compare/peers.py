@@ -40,6 +40,7 @@ class Workshop:
 
     def run(self, what, command, **options):
         """Runs a step; its output goes to a log whose end is told when it fails."""
+        self.log(what)
         self.folder.mkdir(parents=True, exist_ok=True)
         log = self.folder / "steps.log"
         with open(log, "ab") as output:
@@ -62,10 +63,9 @@ class Workshop:
             return folder
         if not self.install:
             raise Missing(f"{' '.join(packages)} is not installed yet; a run without --quick installs it")
-        self.log(f"installing {' '.join(packages)} from PyPI")
         shutil.rmtree(folder, ignore_errors=True)
         self.run(f"making {folder}", [sys.executable, "-m", "venv", folder])
-        self.run(f"pip install {' '.join(packages)}",
+        self.run(f"installing {' '.join(packages)} from PyPI",
                  [folder / "bin" / "pip", "install", "--disable-pip-version-check", "--no-compile", *packages])
         done.touch()
         return folder
@@ -92,7 +92,7 @@ def plait(shop):
     program = build / "bench" / "compare" / "compare-plait"
     if not (build / "build.ninja").exists() and not (build / "Makefile").exists():
         shop.run("configuring Plait", ["cmake", "--preset", "release"], cwd=ROOT)
-    shop.run("building Plait", ["cmake", "--build", "--preset", "release", "--target", "compare-plait"], cwd=ROOT)
+    shop.run("building Plait (build/release)", ["cmake", "--build", "--preset", "release", "--target", "compare-plait"], cwd=ROOT)
     return Peer("plait", "Plait", [*RANKS, program])
 
 

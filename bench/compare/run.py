@@ -125,8 +125,6 @@ class Run:
                 return None
             self.sessions[key] = session
             self.versions[peer.name] = session.version
-            if peer.name == "plait" and not any(can.endswith("registered") for can in session.can):
-                self.note("Plait has no registered memory in this build, so those rows are left out")
         return self.sessions[key]
 
     def fail(self, peer, row, sentence):
