@@ -65,15 +65,15 @@ static double chain_cost(const struct plan *plan, const struct cost_facts *facts
 }
 
 /* Places are counted from the root on. */
-static bool chain_keeps_order(enum collective kind, int root)
+static enum fold_order chain_folds(enum collective kind, int root)
 {
-    return collective_reduces(kind) && root == 0;
+    return collective_reduces(kind) && root == 0 ? FOLDS_NEIGHBOURS : FOLDS_ANYHOW;
 }
 
 const struct planner planner_chain = {
     .name = "chain",
     .serves = chain_serves,
-    .keeps_order = chain_keeps_order,
+    .folds = chain_folds,
     .shape = chain_shape,
     .lay = chain_lay,
     .cost_ns = chain_cost,

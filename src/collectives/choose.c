@@ -14,6 +14,11 @@ static void warn_once(enum collective kind, int ranks, const char *forced, const
                  forced, collective_name(kind), ranks, instead->planner->name);
 }
 
+static enum fold_order folds(const struct planner *planner, enum collective kind, int root)
+{
+    return planner->folds != NULL ? planner->folds(kind, root) : FOLDS_ANYHOW;
+}
+
 /* The cheapest of the planners called `name` (NULL: of all) that work in place, or don't; its planner is
  * NULL if none serves. */
 static struct plan cheapest(enum collective kind, int ranks, int root, size_t block_size,
@@ -26,7 +31,7 @@ static struct plan cheapest(enum collective kind, int ranks, int root, size_t bl
             continue;
         if (!(*planner)->serves(kind, ranks) || ((*planner)->needs_windows && !facts->windows && ranks > 1))
             continue;
-        if (facts->ordered && ((*planner)->keeps_order == NULL || !(*planner)->keeps_order(kind, root)))
+        if (folds(*planner, kind, root) < facts->order)
             continue;
         struct plan plan = plan_make(*planner, kind, ranks, root);
         double cost = plan.planner->cost_ns(&plan, facts, block_size);
@@ -44,9 +49,24 @@ static bool means_in_place(const char *name)
     return planner && planner->shows != NULL;
 }
 
+/* The choice that no measurement can change: by what is the same wherever so many ranks run; and of plans
+ * that fold from the left, all of which give the same bits, where there are any. */
+static struct plan choose_deterministic(enum collective kind, int ranks, int root, size_t block_size,
+                                        const struct cost_facts *facts)
+{
+    struct cost_facts fixed = { .ranks = ranks, .windows = facts->windows, .order = facts->order };
+    if (collective_reduces(kind))
+        fixed.order = FOLDS_LEFT;
+    struct plan plan = cheapest(kind, ranks, root, block_size, &fixed, NULL, false);
+    fixed.order = facts->order;
+    return plan.planner ? plan : cheapest(kind, ranks, root, block_size, &fixed, NULL, false);
+}
+
 struct plan plan_choose(enum collective kind, int ranks, int root, size_t block_size,
                         const struct cost_facts *facts, const char *forced)
 {
+    if (forced && strcmp(forced, "deterministic") == 0)
+        return choose_deterministic(kind, ranks, root, block_size, facts);
     if (forced && (strcmp(forced, "auto") == 0 || means_in_place(forced)))
         forced = NULL;
     struct plan plan = { .planner = NULL };
@@ -63,8 +83,8 @@ struct plan plan_choose(enum collective kind, int ranks, int root, size_t block_
 struct plan plan_choose_in_place(const struct plan *staged, size_t block_size, const struct cost_facts *facts,
                                  const char *forced)
 {
-    if (forced && strcmp(forced, "auto") == 0)
-        forced = NULL;
+    if (forced && (strcmp(forced, "auto") == 0 || strcmp(forced, "deterministic") == 0))
+        forced = NULL; /* they fold from the left, too */
     /* Buffers are read in place where there are windows, even if none is large enough for this plan. */
     struct cost_facts reading = *facts;
     reading.windows = true;

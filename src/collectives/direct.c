@@ -12,11 +12,11 @@
 static const struct place nowhere = { .buffer = BUFFER_NONE };
 
 /* Every fold is one of all ranks at once. */
-static bool always_in_order(enum collective kind, int root)
+static enum fold_order always_left(enum collective kind, int root)
 {
     (void)kind;
     (void)root;
-    return true;
+    return FOLDS_LEFT;
 }
 
 /* The rank `distance` after `rank`. Each rank starts with another peer, so that they don't crowd at one. */
@@ -168,7 +168,7 @@ static double one_shot_cost(const struct plan *plan, const struct cost_facts *fa
 const struct planner planner_direct_one_shot = {
     .name = "direct-one-shot",
     .needs_windows = true,
-    .keeps_order = always_in_order,
+    .folds = always_left,
     .serves = one_shot_serves,
     .shape = one_shot_shape,
     .lay = one_shot_lay,
@@ -235,7 +235,7 @@ static double two_phase_cost(const struct plan *plan, const struct cost_facts *f
 const struct planner planner_direct_two_phase = {
     .name = "direct-two-phase",
     .needs_windows = true,
-    .keeps_order = always_in_order,
+    .folds = always_left,
     .serves = two_phase_serves,
     .shape = two_phase_shape,
     .lay = two_phase_lay,

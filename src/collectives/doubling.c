@@ -113,16 +113,16 @@ static double doubling_cost(const struct plan *plan, const struct cost_facts *fa
 }
 
 /* What a place has is from a run of neighbouring ranks, and places meet in their order. */
-static bool doubling_keeps_order(enum collective kind, int root)
+static enum fold_order doubling_folds(enum collective kind, int root)
 {
     (void)root;
-    return kind == COLLECTIVE_ALLREDUCE;
+    return kind == COLLECTIVE_ALLREDUCE ? FOLDS_NEIGHBOURS : FOLDS_ANYHOW;
 }
 
 const struct planner planner_doubling = {
     .name = "doubling",
     .serves = doubling_serves,
-    .keeps_order = doubling_keeps_order,
+    .folds = doubling_folds,
     .shape = doubling_shape,
     .lay = doubling_lay,
     .cost_ns = doubling_cost,

@@ -28,7 +28,7 @@ static bool is_ordered(const struct call *call)
 static struct plan choose(const struct group *group, const struct call *call, size_t size)
 {
     struct cost_facts facts = group->facts;
-    facts.ordered = is_ordered(call);
+    facts.order = is_ordered(call) ? FOLDS_NEIGHBOURS : FOLDS_ANYHOW;
     struct plan plan = plan_choose(call->kind, group->ranks, call->root, size, &facts, group->forced_plan);
     if (plan.window_blocks == 0 || windows_fit(group, &plan))
         return plan;

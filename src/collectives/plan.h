@@ -96,13 +96,20 @@ struct plan {
     int work_blocks;   /* blocks of WORK a rank needs */
 };
 
+/* How a plan combines contributions: a later one is stricter. */
+enum fold_order {
+    FOLDS_ANYHOW,     /* for operations that commute */
+    FOLDS_NEIGHBOURS, /* in the order of ranks, with brackets anywhere */
+    FOLDS_LEFT        /* ((rank 0 op rank 1) op rank 2) ...: the same bits by every such plan */
+};
+
 /* What the cost model knows. The same on all ranks. */
 struct cost_facts {
     int ranks;
-    int cores;      /* of the host, shared by those ranks; 0 if unknown */
-    double line_ns; /* one way of a cache line; 0 if unknown */
-    bool windows;   /* peers' staging can be read in place */
-    bool ordered;   /* the order of ranks has to be kept: the operation is not commutative */
+    int cores;             /* of the host, shared by those ranks; 0 if unknown */
+    double line_ns;        /* one way of a cache line; 0 if unknown */
+    bool windows;          /* peers' staging can be read in place */
+    enum fold_order order; /* what the operation, or its caller, asks of reductions at least */
 };
 
 struct script; /* what a planner writes steps to: script.h */
@@ -114,8 +121,8 @@ struct planner {
     bool (*shows)(const struct plan *plan, int rank, enum buffer buffer);
     /* Can it plan `kind` for that many ranks? */
     bool (*serves)(enum collective kind, int ranks);
-    /* Are contributions folded in the order of ranks? NULL: never. */
-    bool (*keeps_order)(enum collective kind, int root);
+    /* How contributions are combined; NULL: anyhow. */
+    enum fold_order (*folds)(enum collective kind, int root);
     /* Fills parts, stages, window_blocks, work_blocks. */
     void (*shape)(struct plan *plan);
     /* Writes the steps of one chunk on `rank`, in order; each stage's are consecutive and stages ascend. */
@@ -161,8 +168,9 @@ void step_describe(const struct step *step, int rank, int index, char *text, siz
 plait_status plan_verify(const struct plan *plan, int chunks);
 
 /* The choice for a call: cheapest planner by cost, or the one called `forced` ("auto", NULL or an in-place
- * one: none; "direct": the cheaper direct one) where it serves, else the cheapest with a warning once. Some planner
- * serves every kind, but where the order of ranks has to be kept (facts->ordered) there may be none: NULL. */
+ * one: none; "direct": the cheaper direct one; "deterministic": one that no measurement changes) where it
+ * serves, else the cheapest with a warning once. Some planner
+ * serves every kind, but there may be none that folds in the order that facts->order asks for: NULL. */
 struct plan plan_choose(enum collective kind, int ranks, int root, size_t block_size,
                         const struct cost_facts *facts, const char *forced);
 

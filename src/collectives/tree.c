@@ -89,15 +89,15 @@ static double tree_cost(const struct plan *plan, const struct cost_facts *facts,
 }
 
 /* Places are counted from the root on. */
-static bool tree_keeps_order(enum collective kind, int root)
+static enum fold_order tree_folds(enum collective kind, int root)
 {
-    return collective_reduces(kind) && root == 0;
+    return collective_reduces(kind) && root == 0 ? FOLDS_NEIGHBOURS : FOLDS_ANYHOW;
 }
 
 const struct planner planner_tree = {
     .name = "tree",
     .serves = tree_serves,
-    .keeps_order = tree_keeps_order,
+    .folds = tree_folds,
     .shape = tree_shape,
     .lay = tree_lay,
     .cost_ns = tree_cost,
