@@ -117,6 +117,23 @@ static void missing_leader_is_named(void **state)
     end();
 }
 
+/* A second process with a number, when the world is complete, hears who has it; over TCP nobody is left to ask. */
+static void late_duplicate_hears_who_has_its_number(void **state)
+{
+    char has_it[64];
+    begin(*(enum way *)*state, 3);
+    check_next_world(3);
+    check_next_world(3);
+    fill((int[]){ 1 }, 1, 3, 250);
+    starts_run(starts, 1);
+    snprintf(has_it, sizeof has_it, "rank 1 was pid %d", (int)getpid());
+    check_all(1, PLAIT_START_FAILED, options.address != NULL ? "found no rank 0" : has_it, 0.6);
+    assert_non_null(strstr(starts[0].sentence, "number is taken"));
+    starts_end(starts, 1);
+    check_next_world(3);
+    end();
+}
+
 /* The rank with the shortest deadline speaks for all: nobody waits for a world that can't be. */
 static void earliest_deadline_counts(void **state)
 {
@@ -542,6 +559,7 @@ static const struct {
 } rows[] = {
     { "missing ranks are named", missing_ranks_are_named, { 1, 1, 1, 1 } },
     { "a missing rank 0 is named", missing_leader_is_named, { 1, 1, 1, 1 } },
+    { "a late duplicate hears who has its number", late_duplicate_hears_who_has_its_number, { 1, 1, 1, 1 } },
     { "the earliest deadline counts", earliest_deadline_counts, { 1, 1, 1, 1 } },
     { "two processes with one number", two_with_one_number, { 1, 1, 1, 1 } },
     { "two at once", two_at_once, { 1, 1, 1, 1 } },

@@ -24,7 +24,8 @@
  * Two processes with one number: the second claimant complains, rank 0 ends the round with
  * both names. A complaint in a dead round harms nobody. Two rank 0: the first sees the counter move
  * on, complains in the second's round, and both fail. A second process that comes when the
- * world is complete can't be told from an early start of the next world; it waits until its deadline.
+ * world is complete can't be told from an early start of the next world; it waits until its
+ * deadline and then hears who had its number.
  *
  * All values are sealed with the base key (job_key.c) for their key's name and their
  * generation. Whoever may write the store can keep a world from starting; without a

@@ -138,13 +138,34 @@ static plait_status find_round(struct meeting *meeting)
     return status;
 }
 
+/* "; in the last world over the store rank 1 was pid 4711 on node7: ...", or "". A process that comes when its
+ * world is complete finds nothing else to tell it from one that is early for the next. */
+static const char *former_holder(struct meeting *meeting, char *text, size_t text_size)
+{
+    int rank = meeting->exchange->self.rank;
+    struct claim leader, holder;
+    struct card card;
+    bool foreign;
+    char process[CLAIM_TEXT_BYTES];
+    text[0] = '\0';
+    meeting->number -= 2;
+    if (meeting->number > 0 &&
+        meeting_fetch_open(meeting, meeting->number, &leader, &meeting->generation, clock_ns(), &foreign) ==
+            PLAIT_OK &&
+        meeting_fetch_card(meeting, rank, &holder, &card, clock_ns(), &foreign) == PLAIT_OK)
+        snprintf(text, text_size,
+                 "; in the last world over it rank %d was %s: if that still runs, the number is taken", rank,
+                 claim_process(&holder, process));
+    return text;
+}
+
 static plait_status nobody_led(struct meeting *meeting)
 {
     const struct exchange *exchange = meeting->exchange;
     const char *way = way_of(exchange->options)->name;
     int rank = exchange->self.rank;
     double seconds = exchange_seconds(exchange);
-    char leader[CLAIM_TEXT_BYTES];
+    char leader[CLAIM_TEXT_BYTES], former[CLAIM_TEXT_BYTES + 100];
     claim_text(&meeting->leader, leader);
     if (meeting->leader.size == 0 && meeting->warned)
         return failure(PLAIT_START_FAILED,
@@ -152,8 +173,8 @@ static plait_status nobody_led(struct meeting *meeting)
                        seconds);
     if (meeting->leader.size == 0)
         return failure(PLAIT_START_FAILED,
-                       "rank 0 did not come within %.1f s: rank %d of %d waited for it at the %s", seconds,
-                       rank, exchange->options->size, way);
+                       "rank 0 did not come within %.1f s: rank %d of %d waited for it at the %s%s", seconds,
+                       rank, exchange->options->size, way, former_holder(meeting, former, sizeof former));
     if (meeting->heard[0] != '\0')
         return failure(PLAIT_START_FAILED,
                        "no new world began within %.1f s for rank %d; of the last one over this %s, "

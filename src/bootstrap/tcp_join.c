@@ -398,14 +398,24 @@ static void tell_candidates(const struct search *search, char *text, size_t text
     }
 }
 
+/* Nobody listens anywhere: what else than a late rank 0 that can mean. */
+static const char *hint_of(const struct search *search)
+{
+    for (int i = 0; i < search->count; i++)
+        if (strcmp(search->candidates[i].reason, strerror(ECONNREFUSED)) != 0)
+            return "";
+    return "; rank 0 is not there yet, or its world is complete, and then this number is taken";
+}
+
 static plait_status not_found(const struct search *search)
 {
     const struct exchange *exchange = search->exchange;
     char tried[700];
     tell_candidates(search, tried, sizeof tried);
-    return failure(PLAIT_START_FAILED, "rank %d of %d found no rank 0 within %.1f s at \"%.100s\": %s",
+    return failure(PLAIT_START_FAILED, "rank %d of %d found no rank 0 within %.1f s at \"%.100s\": %s%s",
                    exchange->self.rank, exchange->self.size, exchange_seconds(exchange),
-                   exchange->options->address, search->count > 0 ? tried : search->unresolved);
+                   exchange->options->address, search->count > 0 ? tried : search->unresolved,
+                   search->count > 0 ? hint_of(search) : "");
 }
 
 plait_status tcp_join(struct exchange *exchange)
