@@ -2,13 +2,17 @@
 
     pip install ./python                        # with the torch of this environment
     pip install --no-build-isolation ./python   # the same without a network
+    pip wheel --no-deps ./python                # one to pass on: plait-0.1.0+torch2.13-cp311-cp311-linux_x86_64.whl
 
 libplait comes from $PLAIT_ROOT, or a prefix in $CMAKE_PREFIX_PATH, if plait is
-installed there; else it is built from the repository and put into the package.
+installed there; else it is built from the repository and put into the package,
+with the libsodium that it needs.
 """
 
 import importlib
+import importlib.metadata
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,15 +24,19 @@ from setuptools.command.build_ext import build_ext
 
 HERE = Path(__file__).resolve().parent
 JOBS = str(len(os.sched_getaffinity(0)))
+SITES = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]  # pip's build isolation hides them
+
+sys.path.insert(0, str(HERE / "plait"))  # not the package: importing that needs what is to be built
+from _build import BuildError, build_module  # noqa: E402
 
 
 def find_torch():
-    """The torch of the environment that is installed into; pip's build isolation hides it from sys.path."""
+    """The torch of the environment that is installed into."""
     try:
         return importlib.import_module("torch")
     except ImportError:
         pass
-    sys.path.extend({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
+    sys.path.extend(SITES)
     try:
         return importlib.import_module("torch")
     except ImportError as error:
@@ -36,6 +44,12 @@ def find_torch():
             f"plait: building the process group needs PyTorch in this environment ({sys.prefix}) and importing it "
             f"said: {error}. Install it first, with pip install torch or as PyTorch's own site says"
         ) from None
+
+
+def version_tag():
+    """"+torch2.13" for the version, so that a wheel's name says which torch it serves; "" where there is none."""
+    found = next(iter(importlib.metadata.distributions(name="torch", path=sys.path + SITES)), None)
+    return "+torch" + ".".join(found.version.split(".")[:2]) if found is not None else ""
 
 
 def installed_plait():
@@ -56,11 +70,6 @@ def run(*command):
     subprocess.run([str(word) for word in command], check=True)
 
 
-def need_cmake():
-    if shutil.which("cmake") is None:
-        raise SystemExit("plait: building needs cmake 3.25 or newer: apt-get install cmake, or pip install cmake")
-
-
 def build_library(folder):
     """Builds libplait.so from the repository; gives (include folder, library file)."""
     repository = HERE.parent
@@ -69,48 +78,62 @@ def build_library(folder):
             "plait: these sources are not in plait's repository, so libplait can't be built with them; "
             "install plait first and set PLAIT_ROOT to its prefix"
         )
-    run("cmake", "-S", repository, "-B", folder, "-DCMAKE_BUILD_TYPE=Release")
+    run("cmake", "-S", repository, "-B", folder, "-DCMAKE_BUILD_TYPE=Release",
+        "-DCMAKE_BUILD_WITH_INSTALL_RPATH=ON", "-DCMAKE_INSTALL_RPATH=$ORIGIN")  # fmt: skip
     run("cmake", "--build", folder, "--target", "plait", "--parallel", JOBS)
     return repository / "include", next(folder.rglob("libplait.so"))
+
+
+def bundle(library, folder):
+    """Copies libplait under the one name that the loader asks for (libplait.so.0), and libsodium beside it."""
+    real = library.resolve()
+    links = [path.name for path in real.parent.glob("libplait.so.*") if path.name.count(".") == 2]
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copy2(real, folder / (links[0] if links else library.name))
+    loaded = subprocess.run(["ldd", str(real)], check=True, capture_output=True, text=True).stdout
+    for name, path in re.findall(r"(libsodium\S*) => (\S+)", loaded):
+        shutil.copy2(Path(path).resolve(), folder / name)
+
+
+def keep_sources(include, folder):
+    """What a build on first use needs, for another torch (_shim.py)."""
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copy2(include / "plait.h", folder)
+    shutil.copy2(HERE / "CMakeLists.txt", folder)
+    shutil.copytree(HERE / "csrc", folder / "csrc")
 
 
 class Build(build_ext):
     def build_extension(self, extension):
         torch = find_torch()
-        from torch.utils import cpp_extension
-
-        need_cmake()
+        if shutil.which("cmake") is None:
+            raise SystemExit("plait: building needs cmake 3.25 or newer: apt-get install cmake, or pip install cmake")
         temporary = Path(self.build_temp).resolve()
-        shim = temporary / f"shim-torch-{torch.__version__}"  # another torch's objects look up to date
         target = Path(self.get_ext_fullpath(extension.name)).resolve()
+        package = target.parent
         found = installed_plait()
         include, library = found or build_library(temporary / "libplait")
-        run("cmake", "-S", HERE, "-B", shim, "-DCMAKE_BUILD_TYPE=Release",
-            f"-DPLAIT_INCLUDE={include}",
-            f"-DPLAIT_LIBRARY={library}",
-            f"-DPYTHON_INCLUDE={sysconfig.get_path('include')}",
-            f"-DTORCH_INCLUDES={';'.join(cpp_extension.include_paths())}",
-            f"-DTORCH_LIBRARIES={';'.join(cpp_extension.library_paths())}",
-            f"-DTORCH_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
-            f"-DMODULE_SUFFIX={sysconfig.get_config_var('EXT_SUFFIX')}",
-            f"-DMODULE_RPATH={library.parent if found else '$ORIGIN/lib'}")  # fmt: skip
-        run("cmake", "--build", shim, "--parallel", JOBS)
+        rpath = library.parent if found else "$ORIGIN/lib"
+        try:  # in a folder for each torch, for another one's objects look up to date
+            built = build_module(HERE, temporary / f"shim-torch-{torch.__version__}", include, library, rpath)
+        except BuildError as error:
+            raise SystemExit(f"plait: {error}") from None
 
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(shim / target.name, target)
-        (target.parent / "_built_for.py").write_text(f'torch = "{torch.__version__}"\n')
-        shutil.rmtree(target.parent / "lib", ignore_errors=True)
+        package.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(built, target)
+        (package / "_built_for.py").write_text(
+            f'torch = "{torch.__version__}"\nlibrary = {str(library) if found else None!r}  # None: in lib/\n'
+        )
+        shutil.rmtree(package / "lib", ignore_errors=True)
+        shutil.rmtree(package / "source", ignore_errors=True)
+        keep_sources(include, package / "source")
         if not found:
-            self.bundle(library, target.parent / "lib")
-
-    @staticmethod
-    def bundle(library, folder):
-        """Copies the library under the one name that the loader asks for (libplait.so.0)."""
-        real = library.resolve()
-        links = [path.name for path in real.parent.glob("libplait.so.*") if path.name.count(".") == 2]
-        folder.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(real, folder / (links[0] if links else library.name))
+            bundle(library, package / "lib")
 
 
-# The version of torch is in the file name of no wheel, so the module is never one to pass on.
-setup(ext_modules=[Extension("plait._C", sources=[])], cmdclass={"build_ext": Build}, zip_safe=False)
+setup(
+    ext_modules=[Extension("plait._C", sources=[])],
+    cmdclass={"build_ext": Build},
+    options={"egg_info": {"tag_build": version_tag()}},
+    zip_safe=False,
+)

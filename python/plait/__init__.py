@@ -1,9 +1,10 @@
 """PyTorch over Plait.
 
-Importing this package registers the ``torch.distributed`` backend ``"plait"`` for CPU tensors::
+``"plait"`` is a ``torch.distributed`` backend for CPU tensors. Where this package is installed, torch knows it
+without an import (unless ``TORCH_DEVICE_BACKEND_AUTOLOAD=0``); ``import plait`` is harmless, and says at once
+what is wrong if it can't work::
 
     import torch.distributed as dist
-    import plait
 
     dist.init_process_group("plait")                    # rank and size as torchrun sets them
     dist.init_process_group("cpu:plait,cuda:nccl")      # beside another backend for GPUs
@@ -21,6 +22,8 @@ Time: ``timeout`` is a ``datetime.timedelta``: of ``init_process_group`` for the
 Errors: ``ValueError`` for arguments that can't be, before anything is sent;
 ``torch.distributed.DistBackendError`` for what went wrong between ranks, naming the rank, its process and
 the operation. "Timed out" is in the message when a deadline passed.
+torch: a build serves one minor version of torch. Under another one the import says which build is needed, or
+makes it on first use where ``PLAIT_BUILD=on`` is set.
 Threads: calls from several threads are taken one after another; works may be waited for on any thread.
 """
 
@@ -31,26 +34,18 @@ try:
     import torch.distributed as dist
 except ImportError as error:
     raise ImportError(f"plait needs PyTorch with torch.distributed, and importing it said: {error}") from error
+if not dist.is_available():
+    raise ImportError(f"plait needs torch.distributed, which this torch ({torch.__version__}) was built without")
 
-from . import _built_for
+from plait_autoload import register  # noqa: E402
+
+from . import _shim  # noqa: E402
 
 __all__ = ["ProcessGroupPlait", "library_version", "register"]
 __version__ = "0.1.0"
 
-
-def _minor(version):
-    return version.split(".")[:2]
-
-
-if _minor(_built_for.torch) != _minor(torch.__version__):
-    raise ImportError(
-        f"plait was built for torch {_built_for.torch} and this is torch {torch.__version__}, whose classes are laid "
-        "out differently; build it again: pip install --force-reinstall --no-deps ./python"
-    )
-if not dist.is_available():
-    raise ImportError(f"plait needs torch.distributed, which this torch ({torch.__version__}) was built without")
-
-from ._C import ProcessGroupPlait, end_process, library_version  # noqa: E402
+_C = _shim.load()
+ProcessGroupPlait, library_version = _C.ProcessGroupPlait, _C.library_version
 
 
 def _default_group():
@@ -65,8 +60,12 @@ def _default_group():
     return backend if isinstance(backend, ProcessGroupPlait) else None
 
 
-def _create(options, _backend_options):
-    """What torch.distributed calls on each member to make a group."""
+def create(options):
+    """A group as c10d's `options` describe it: what the backend's registration calls, on each member.
+
+    A group of ranks of the default group costs no connection if that is plait's. Any other finds its ranks through
+    ``options.store``.
+    """
     ranks = list(options.global_ranks_in_group)
     parent = _default_group() if ranks else None
     if parent is not None:
@@ -76,14 +75,5 @@ def _create(options, _backend_options):
     )
 
 
-def register():
-    """Registers the backend "plait" for CPU tensors; once is enough, and importing plait does it."""
-    plugin = dist.Backend._plugins.get("PLAIT")
-    if plugin is not None and plugin.creator_fn is not _create:
-        raise RuntimeError("another package has registered a torch.distributed backend named plait")
-    if plugin is None:
-        dist.Backend.register_backend("plait", _create, extended_api=True, devices=["cpu"])
-
-
 register()
-atexit.register(end_process)
+atexit.register(_C.end_process)

@@ -261,7 +261,8 @@ static void warn_of_unknown_names(void)
         if (strncmp(*entry, PREFIX, strlen(PREFIX)) != 0)
             continue;
         snprintf(name, sizeof name, "%.*s", (int)length, *entry);
-        if (strcmp(name, "PLAIT_ROOT") == 0) /* where the library is installed, for builds against it */
+        /* Of builds: where the library is, and whether python's module is made on first use. */
+        if (strcmp(name, "PLAIT_ROOT") == 0 || strcmp(name, "PLAIT_BUILD") == 0)
             continue;
         const char *nearest = settings_nearest(name);
         if (nearest)
