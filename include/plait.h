@@ -672,6 +672,17 @@ PLAIT_API plait_status plait_scatter(plait_comm *comm, const void *input, void *
 PLAIT_API plait_status plait_alltoall(plait_comm *comm, const void *input, void *output, size_t count,
                                       plait_type type, plait_work **work);
 
+/**
+ * output[i] on rank r = op over ranks 0 .. r of input[i], folded in the order of ranks; `count` elements. No
+ * PLAIT_AVERAGE. In place: output == input. Plans: direct one-shot and running (through shared memory), chain.
+ */
+PLAIT_API plait_status plait_scan(plait_comm *comm, const void *input, void *output, size_t count,
+                                  plait_type type, plait_op op, plait_work **work);
+
+/** As scan, over ranks 0 .. r - 1: without the rank's own input. `output` of rank 0 is ignored and may be NULL. */
+PLAIT_API plait_status plait_exscan(plait_comm *comm, const void *input, void *output, size_t count,
+                                    plait_type type, plait_op op, plait_work **work);
+
 /*
  * V-forms: the same with blocks that differ in length
  *
@@ -701,13 +712,13 @@ PLAIT_API plait_status plait_reduce_scatterv(plait_comm *comm, const void *input
 
 /** As gather; each rank gives `count` elements, and counts[r] on the root says how many rank r gives. */
 PLAIT_API plait_status plait_gatherv(plait_comm *comm, const void *input, size_t count, void *output,
-                                     const size_t *counts, const size_t *displacements, plait_type type, int root,
-                                     plait_work **work);
+                                     const size_t *counts, const size_t *displacements, plait_type type,
+                                     int root, plait_work **work);
 
 /** As scatter; rank r takes counts[r] of the root's elements, which it says by its own `count`. */
 PLAIT_API plait_status plait_scatterv(plait_comm *comm, const void *input, const size_t *counts,
-                                      const size_t *displacements, void *output, size_t count, plait_type type,
-                                      int root, plait_work **work);
+                                      const size_t *displacements, void *output, size_t count,
+                                      plait_type type, int root, plait_work **work);
 
 /**
  * As alltoall; this rank sends input_counts[r] elements to rank r and takes output_counts[r] from it.

@@ -109,6 +109,8 @@ static const void *in_place_input(const struct comm *comm, const struct call *ca
     case COLLECTIVE_ALLREDUCE:
     case COLLECTIVE_REDUCE:
     case COLLECTIVE_BROADCAST:
+    case COLLECTIVE_SCAN:
+    case COLLECTIVE_EXSCAN:
     case COLLECTIVE_ALLTOALL: return output;
     case COLLECTIVE_ALLGATHER:
     case COLLECTIVE_GATHER: return output + rank * block;
@@ -146,6 +148,10 @@ plait_status calls_check(const struct comm *comm, const struct call *call, const
     if (status == PLAIT_OK && collective_reduces(call->kind))
         status = call->op >= PLAIT_FIRST_MADE_OP ? check_made_op(call, function)
                                                  : check_op(call->op, call->type, function);
+    if (status == PLAIT_OK && collective_scans(call->kind) && call->op == PLAIT_AVERAGE)
+        status =
+            failure(PLAIT_INVALID_ARGUMENT,
+                    "%s: op is average, which a scan does not have; scan the sum and divide it", function);
     if (status == PLAIT_OK && collective_has_root(call->kind))
         status = check_root(comm, call->root, function);
     if (status == PLAIT_OK)
@@ -328,6 +334,24 @@ plait_status plait_alltoall(plait_comm *comm, const void *input, void *output, s
 {
     struct call call = {
         .kind = COLLECTIVE_ALLTOALL, .type = type, .count = count, .input = input, .output = output
+    };
+    return collective(comm, &call, work, __func__);
+}
+
+plait_status plait_scan(plait_comm *comm, const void *input, void *output, size_t count, plait_type type,
+                        plait_op op, plait_work **work)
+{
+    struct call call = {
+        .kind = COLLECTIVE_SCAN, .type = type, .op = op, .count = count, .input = input, .output = output
+    };
+    return collective(comm, &call, work, __func__);
+}
+
+plait_status plait_exscan(plait_comm *comm, const void *input, void *output, size_t count, plait_type type,
+                          plait_op op, plait_work **work)
+{
+    struct call call = {
+        .kind = COLLECTIVE_EXSCAN, .type = type, .op = op, .count = count, .input = input, .output = output
     };
     return collective(comm, &call, work, __func__);
 }

@@ -15,6 +15,8 @@ static const struct {
     [CALL_GATHER] = { "gather", false, true, true },
     [CALL_SCATTER] = { "scatter", false, true, true },
     [CALL_ALLTOALL] = { "all-to-all", false, false, true },
+    [CALL_SCAN] = { "scan", true, false, true },
+    [CALL_EXSCAN] = { "exclusive scan", true, false, true },
     [CALL_BARRIER] = { "barrier", false, false, false },
 };
 
@@ -44,6 +46,8 @@ int call_input_blocks(const struct call *call, int ranks, int rank)
     case CALL_ALLREDUCE:
     case CALL_REDUCE:
     case CALL_ALLGATHER:
+    case CALL_SCAN:
+    case CALL_EXSCAN:
     case CALL_GATHER: return 1;
     case CALL_REDUCE_SCATTER:
     case CALL_ALLTOALL: return ranks;
@@ -58,7 +62,9 @@ int call_output_blocks(const struct call *call, int ranks, int rank)
     case CALL_ALLREDUCE:
     case CALL_BROADCAST:
     case CALL_REDUCE_SCATTER:
+    case CALL_SCAN:
     case CALL_SCATTER: return 1;
+    case CALL_EXSCAN: return rank > 0;
     case CALL_REDUCE: return rank == call->root ? 1 : 0;
     case CALL_ALLGATHER:
     case CALL_ALLTOALL: return ranks;
@@ -97,6 +103,8 @@ plait_status call_make(const struct call *call, plait_comm *comm, const void *in
     case CALL_GATHER: return plait_gather(comm, input, output, call->count, call->type, call->root, work);
     case CALL_SCATTER: return plait_scatter(comm, input, output, call->count, call->type, call->root, work);
     case CALL_ALLTOALL: return plait_alltoall(comm, input, output, call->count, call->type, work);
+    case CALL_SCAN: return plait_scan(comm, input, output, call->count, call->type, call->op, work);
+    case CALL_EXSCAN: return plait_exscan(comm, input, output, call->count, call->type, call->op, work);
     default: return plait_barrier(comm, work);
     }
 }
@@ -187,12 +195,14 @@ void trial_prepare(struct trial *trial, const struct call *call, const struct la
                    int me, int ranks)
 {
     trial->call = *call;
+    if ((call->kind == CALL_SCAN || call->kind == CALL_EXSCAN) && call->op == PLAIT_AVERAGE)
+        trial->call.op = PLAIT_SUM; /* scans have no average */
     trial->layout = *layout;
     trial->me = me;
     trial->ranks = ranks;
     trial->data = (struct data){
         .type = call->kind == CALL_BARRIER ? PLAIT_U8 : call->type,
-        .op = call_reduces(call->kind) ? call->op : PLAIT_SUM,
+        .op = call_reduces(call->kind) ? trial->call.op : PLAIT_SUM,
         .special = layout->special,
         .seed = seed,
     };
@@ -285,6 +295,10 @@ static bool output_right(const struct trial *trial, char *why, size_t why_size)
         return data_reduced(&trial->data, trial->ranks, 0, call->count, trial->output, why, why_size);
     case CALL_REDUCE_SCATTER:
         return data_reduced(&trial->data, trial->ranks, mine, call->count, trial->output, why, why_size);
+    case CALL_SCAN:
+    case CALL_EXSCAN:
+        return data_reduced(&trial->data, trial->me + (call->kind == CALL_SCAN), 0, call->count,
+                            trial->output, why, why_size);
     case CALL_BROADCAST: return block_right(trial, call->root, 0, 0, why, why_size);
     case CALL_SCATTER: return block_right(trial, call->root, mine, 0, why, why_size);
     case CALL_ALLTOALL: return blocks_right(trial, mine, why, why_size);

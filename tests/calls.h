@@ -16,6 +16,8 @@ enum call_kind {
     CALL_GATHER,
     CALL_SCATTER,
     CALL_ALLTOALL,
+    CALL_SCAN,
+    CALL_EXSCAN,
     CALL_BARRIER,
     CALL_KINDS
 };

@@ -84,6 +84,8 @@ void stream_large(struct rank *rank)
         { CALL_GATHER, PLAIT_U32, PLAIT_SUM, 0, 262147 },
         { CALL_SCATTER, PLAIT_I64, PLAIT_SUM, 1, 131101 },
         { CALL_ALLTOALL, PLAIT_F32, PLAIT_SUM, 0, 262147 },
+        { CALL_SCAN, PLAIT_BF16, PLAIT_SUM, 0, 524309 },
+        { CALL_EXSCAN, PLAIT_F32, PLAIT_MAX, 0, 262147 },
     };
     struct trial trial;
     if (!rank_check(rank, trial_open(&trial, 4u << 20, rank->size), "no memory"))

@@ -151,7 +151,9 @@ static void run_null(struct rank *rank)
             continue;
         if (call_input_blocks(&call, rank->size, rank->number) > 0)
             refuse_call(rank, &call, NULL, output, "input", "no input");
-        refuse_call(rank, &call, input, NULL, call.kind == CALL_BROADCAST ? "data" : "output", "no output");
+        if (call_output_blocks(&call, rank->size, rank->number) > 0 || call.kind == CALL_BROADCAST)
+            refuse_call(rank, &call, input, NULL, call.kind == CALL_BROADCAST ? "data" : "output",
+                        "no output");
     }
     const int peer = (rank->number + 1) % rank->size;
     if (rank->size > 1) {
@@ -161,6 +163,16 @@ static void run_null(struct rank *rank)
                 PLAIT_INVALID_ARGUMENT, "data", "a receive into nothing");
     }
     still_works(rank, "NULL buffers");
+}
+
+static void run_scan_of_average(struct rank *rank)
+{
+    int64_t *input = input_room[rank->number], *output = output_room[rank->number];
+    refused(rank, plait_scan(rank->comm, input, output, 2, PLAIT_I64, PLAIT_AVERAGE, NULL),
+            PLAIT_INVALID_ARGUMENT, "average", "a scan of an average");
+    refused(rank, plait_exscan(rank->comm, input, output, 2, PLAIT_I64, PLAIT_AVERAGE, NULL),
+            PLAIT_INVALID_ARGUMENT, "average", "an exclusive scan of an average");
+    still_works(rank, "a scan of an average");
 }
 
 /* Buffers of no bytes may be NULL. */
@@ -694,6 +706,7 @@ static const struct scenario scenarios[] = {
     EACH("counts that overflow", run_counts),
     EACH("NULL buffers", run_null),
     EACH("empty buffers", run_empty),
+    EACH("scans of averages", run_scan_of_average),
     EACH("overlapping buffers", run_overlaps),
     EACH("peers and tags", run_p2p),
     EACH("one rank errs, then calls rightly", run_one_errs),

@@ -21,6 +21,9 @@ static const struct call calls[] = {
     { .kind = COLLECTIVE_SCATTER, .type = PLAIT_BF16, .root = 3, .count = 77 },
     { .kind = COLLECTIVE_GATHER, .type = PLAIT_BF16, .root = 3, .count = 77 },
     { .kind = COLLECTIVE_ALLTOALL, .type = PLAIT_F64, .count = 5 },
+    { .kind = COLLECTIVE_ALLTOALL, .type = PLAIT_F64, .count = 5, .uneven = true },
+    { .kind = COLLECTIVE_SCAN, .type = PLAIT_F32, .op = PLAIT_SUM, .count = 1 },
+    { .kind = COLLECTIVE_EXSCAN, .type = PLAIT_F32, .op = PLAIT_SUM, .count = 1 },
 };
 
 static void prints_tell_calls_apart(void **state)
@@ -64,6 +67,10 @@ static void any_bytes_can_be_described(void **state)
         }
         struct call call = call_unpack(bytes);
         memset(text, '!', sizeof text);
+        unsigned char other[CALL_BYTES] = { bytes[0], bytes[1], bytes[2], bytes[3] };
+        memcpy(other + 28, bytes + 28, 4); /* as many ranks */
+        call_compare_counts(bytes, other, text);
+        assert_true(strlen(text) < CALL_TEXT_BYTES);
         call_describe(&call, text);
         assert_true(strlen(text) > 0 && strlen(text) < CALL_TEXT_BYTES);
         assert_int_equal(text[CALL_TEXT_BYTES], '!');
@@ -81,6 +88,10 @@ static const struct {
       "reduce of 1 bf16, average, root 2" },
     { { .kind = COLLECTIVE_BROADCAST, .type = PLAIT_U8, .count = 9 }, "broadcast of 9 u8, root 0" },
     { { .kind = COLLECTIVE_ALLTOALL, .type = PLAIT_I64, .count = 0 }, "all-to-all of 0 i64" },
+    { { .kind = COLLECTIVE_GATHER, .type = PLAIT_U8, .root = 1, .count = 37, .uneven = true },
+      "gatherv of 37 u8, root 1" },
+    { { .kind = COLLECTIVE_EXSCAN, .type = PLAIT_F64, .op = PLAIT_MAX, .count = 3 },
+      "exclusive scan of 3 f64, max" },
     { { .kind = COLLECTIVES }, "an unknown operation" },
 };
 

@@ -194,12 +194,12 @@ static void huge_is_right(void **state)
 /* ----------------------------------------------------------------------- main */
 
 static const char *const plans[] = {
-    "direct-one-shot", "direct-two-phase", "doubling", "ring", "tree", "chain", "pairwise",
+    "direct-one-shot", "direct-two-phase", "direct-running", "doubling", "ring", "tree", "chain", "pairwise",
 };
 static const int forced_sizes[] = { 2, 3, 4, 7 };
 
 enum {
-    SECTIONS = CALL_KINDS * MOST_RANKS + 7 * CALL_KINDS * 4,
+    SECTIONS = CALL_KINDS * MOST_RANKS + 8 * CALL_KINDS * 4,
     OTHERS = 20,
 };
 static struct section sections[SECTIONS];

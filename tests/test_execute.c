@@ -132,6 +132,8 @@ static void draw_operations(struct stage *stage)
             call->type = 0;
         if (!collective_reduces(call->kind))
             call->op = 0;
+        if (collective_scans(call->kind) && call->op == PLAIT_AVERAGE)
+            call->op = PLAIT_SUM;
         call->root = collective_has_root(call->kind) ? (int)(draw(stage) % (uint64_t)row->ranks) : 0;
         call->count = barrier ? 0 : draw(stage) % most;
         operation->seed = draw(stage);
@@ -237,6 +239,8 @@ static bool is_right(const struct stage *stage, const struct actor *actor, char 
     case COLLECTIVE_REDUCE: return data_reduced(&data, ranks, 0, count, output, why, why_size);
     case COLLECTIVE_REDUCE_SCATTER:
         return data_reduced(&data, ranks, rank * count, count, output, why, why_size);
+    case COLLECTIVE_SCAN: return data_reduced(&data, (int)rank + 1, 0, count, output, why, why_size);
+    case COLLECTIVE_EXSCAN: return data_reduced(&data, (int)rank, 0, count, output, why, why_size);
     case COLLECTIVE_BROADCAST: return data_equal(&data, call->root, 0, count, output, &wrong);
     case COLLECTIVE_SCATTER: return data_equal(&data, call->root, rank * count, count, output, &wrong);
     case COLLECTIVE_ALLGATHER:

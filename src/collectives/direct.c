@@ -56,6 +56,8 @@ static bool gives(const struct plan *plan, int rank)
         return rank == plan->root;
     if (plan->kind == COLLECTIVE_REDUCE || plan->kind == COLLECTIVE_GATHER)
         return rank != plan->root;
+    if (collective_scans(plan->kind)) /* nobody comes after the last */
+        return rank < plan->ranks - 1;
     return true;
 }
 
@@ -97,6 +99,15 @@ static void lay_takes(const struct plan *plan, int rank, struct script *script)
         script_wait(script, 1, ALL_RANKS, 0);
         script_reduce(script, 1, output, place_block(BUFFER_INPUT, rank), mine, nowhere);
         break;
+    case COLLECTIVE_SCAN:
+    case COLLECTIVE_EXSCAN: {
+        int ranks = plan->kind == COLLECTIVE_SCAN ? rank + 1 : rank;
+        if (rank > 0)
+            script_wait(script, 1, ALL_RANKS, 0);
+        if (ranks > 0)
+            script_reduce_first(script, 1, output, input, shared, ranks);
+        break;
+    }
     case COLLECTIVE_GATHER:
     case COLLECTIVE_ALLGATHER:
         script_wait(script, 1, ALL_RANKS, 0);
@@ -131,7 +142,7 @@ static void one_shot_lay(const struct plan *plan, int rank, struct script *scrip
     } else if (plan->ranks > 1) {
         lay_puts(plan, rank, script);
         lay_takes(plan, rank, script);
-    } else if (plan->kind != COLLECTIVE_BARRIER && plan->kind != COLLECTIVE_BROADCAST) {
+    } else if (collective_output_blocks(plan->kind, 1, 0, 0) > 0 && plan->kind != COLLECTIVE_BROADCAST) {
         /* Alone: the one contribution is the result, and dividing by one rank changes nothing. */
         script_copy(script, 0, place_block(BUFFER_OUTPUT, 0), place_block(BUFFER_INPUT, 0));
     }
@@ -151,6 +162,12 @@ static double one_shot_cost(const struct plan *plan, const struct cost_facts *fa
     case COLLECTIVE_REDUCE:
         return round + cost_put(facts, m) + cost_fetch(&alone, others * m) +
                cost_fold(&alone, (others + 1) * m);
+    case COLLECTIVE_SCAN:
+    case COLLECTIVE_EXSCAN: { /* the last rank has most to do, unless it shares its core */
+        double last = cost_fetch(&alone, others * m) + cost_fold(&alone, (others + 1) * m);
+        double all = cost_fetch(facts, others * m / 2) + cost_fold(facts, (others + 1) * m / 2);
+        return round + cost_put(facts, m) + (last > all ? last : all);
+    }
     case COLLECTIVE_REDUCE_SCATTER:
         return round + cost_put(facts, others * m) + cost_fetch(facts, others * m) +
                cost_fold(facts, (others + 1) * m);

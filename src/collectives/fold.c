@@ -4,6 +4,7 @@
 
 #include "base/element.h"
 #include "collectives/notice.h"
+#include "device/running.h"
 
 enum { PIECE_BYTES = 4096 };
 
@@ -125,6 +126,22 @@ void fold_made(struct execution *x, const struct reduction *r)
     }
     if (r->copy != NULL && r->count > 0)
         memcpy(r->copy, r->result, r->count * x->element_size);
+}
+
+void fold_running(struct execution *x, void *first_result, size_t stride, int ranks, size_t count)
+{
+    const void *const *sources = x->group->sources;
+    if (x->call.made == NULL) {
+        reduce_running(x->call.type, x->call.op, first_result, stride, sources, ranks, count);
+        return;
+    }
+    for (int i = 0; i < ranks; i++) {
+        struct reduction reduction = { .result = (unsigned char *)first_result + (size_t)i * stride,
+                                       .sources = sources,
+                                       .source_count = i + 1,
+                                       .count = count };
+        fold_made(x, &reduction);
+    }
 }
 
 void fold_begin(const struct execution *x, void *to, const void *from, size_t count)

@@ -16,6 +16,9 @@ static inline void fold_sources(struct execution *execution, const struct reduct
         reduce_find(execution->call.type, execution->call.op)(reduction);
 }
 
+/* Result k, k * `stride` bytes after the first, is the fold of the group's sources 0 .. k, for the first `ranks`. */
+void fold_running(struct execution *execution, void *first_result, size_t stride, int ranks, size_t count);
+
 /* Can elements of `type` be multiplied and summed? */
 bool fold_multiplies(plait_type type);
 

@@ -20,7 +20,8 @@ static int after(const struct plan *plan, int rank, int distance)
 /* Each rank takes what it needs out of the others' inputs. One round, and one at the end. */
 static bool one_shot_serves(enum collective kind, int ranks)
 {
-    return ranks > 1 && kind != COLLECTIVE_BARRIER && kind != COLLECTIVE_ALLREDUCE && kind != COLLECTIVES;
+    return ranks > 1 && kind != COLLECTIVE_BARRIER && kind != COLLECTIVE_ALLREDUCE && kind != COLLECTIVES &&
+           !collective_scans(kind);
 }
 
 static bool root_gives(enum collective kind)

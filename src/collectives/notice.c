@@ -333,14 +333,15 @@ static const unsigned char *contribution_of(const struct execution *x, int rank)
                                                  : notice_of(x, rank)->data;
 }
 
-static void fold(struct execution *x, size_t offset, size_t count)
+/* Over the first `ranks` ranks: `count` elements from place `offset` of what they contribute. */
+static void fold(struct execution *x, int ranks, size_t offset, size_t count)
 {
     struct group *group = x->group;
-    for (int rank = 0; rank < group->ranks; rank++)
+    for (int rank = 0; rank < ranks; rank++)
         group->sources[rank] = contribution_of(x, rank) + offset;
     struct reduction reduction = { .result = x->call.output,
                                    .sources = group->sources,
-                                   .source_count = group->ranks,
+                                   .source_count = ranks,
                                    .count = count,
                                    .divide = x->call.op == PLAIT_AVERAGE ? (unsigned)group->ranks : 0 };
     fold_sources(x, &reduction);
@@ -389,7 +390,7 @@ static void finish_uneven(struct execution *x)
     if (x->call.kind == COLLECTIVE_REDUCE_SCATTER) {
         struct span mine = layout_block(layout, LAYOUT_INPUT, group->rank);
         if (mine.count > 0)
-            fold(x, mine.first * x->element_size, mine.count);
+            fold(x, group->ranks, mine.first * x->element_size, mine.count);
         return;
     }
     int blocks = collective_output_blocks(x->call.kind, group->ranks, x->call.root, group->rank);
@@ -416,12 +417,17 @@ void notice_finish(struct execution *x)
         return;
 
     switch (x->call.kind) {
-    case COLLECTIVE_ALLREDUCE: fold(x, 0, x->call.count); break;
+    case COLLECTIVE_ALLREDUCE: fold(x, group->ranks, 0, x->call.count); break;
     case COLLECTIVE_REDUCE:
         if (root)
-            fold(x, 0, x->call.count);
+            fold(x, group->ranks, 0, x->call.count);
         break;
-    case COLLECTIVE_REDUCE_SCATTER: fold(x, mine, x->call.count); break;
+    case COLLECTIVE_REDUCE_SCATTER: fold(x, group->ranks, mine, x->call.count); break;
+    case COLLECTIVE_SCAN: fold(x, group->rank + 1, 0, x->call.count); break;
+    case COLLECTIVE_EXSCAN:
+        if (group->rank > 0)
+            fold(x, group->rank, 0, x->call.count);
+        break;
     case COLLECTIVE_BROADCAST: take(x, output, x->call.root, 0, size); break;
     case COLLECTIVE_SCATTER: take(x, output, x->call.root, mine, size); break;
     case COLLECTIVE_GATHER:

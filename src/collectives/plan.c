@@ -9,6 +9,7 @@
 const struct planner *const planners[] = {
     &planner_direct_one_shot,
     &planner_direct_two_phase,
+    &planner_direct_running,
     &planner_doubling,
     &planner_ring,
     &planner_tree,
@@ -112,6 +113,9 @@ void step_describe(const struct step *step, int rank, int index, char *text, siz
             snprintf(what, sizeof what, "wait for rank %d's stage %d", step->peer, step->wait_stage);
         break;
     case STEP_REDUCE: snprintf(what, sizeof what, "reduce %s from all ranks' %s", to, from); break;
+    case STEP_RUNNING:
+        snprintf(what, sizeof what, "running reduce %s and on from %d ranks' %s", to, step->ranks, from);
+        break;
     case STEP_WIDEN: snprintf(what, sizeof what, "widen %s from %s", to, from); break;
     case STEP_NARROW: snprintf(what, sizeof what, "narrow %s from %s", to, from); break;
     case STEP_SEND: snprintf(what, sizeof what, "send %s to rank %d", from, step->peer); break;

@@ -65,8 +65,11 @@ enum step_kind {
     STEP_SIGNAL,     /* tells all ranks that this stage of this chunk is done here */
     STEP_WAIT,       /* until `peer`, or ALL_RANKS, signalled `wait_stage` of this chunk */
     STEP_REDUCE,     /* to = fold over ranks 0, 1, ...: `own` for this rank, `from` in their WINDOW (or
-                         INPUT, if they show it) for the others; divides for AVERAGE, rounds once. `to` is OUTPUT or this rank's WINDOW;
-                         also written to `also` (this rank's WINDOW) unless BUFFER_NONE */
+                         INPUT, if they show it) for the others; divides for AVERAGE, rounds once. `to` is
+                         OUTPUT or this rank's WINDOW; also written to `also` (this rank's WINDOW) unless
+                         BUFFER_NONE. Over the first `ranks` only where that is not 0 */
+    STEP_RUNNING,    /* `to` (this rank's WINDOW) and the blocks after it = folds over ranks 0, 0 and 1, ...,
+                         `ranks` of them, as of a REDUCE */
     STEP_WIDEN,      /* to (WORK) = from, widened to the accumulator */
     STEP_NARROW,     /* to = from (WORK), divided for AVERAGE, rounded once */
     STEP_SEND,       /* from -> peer */
@@ -79,6 +82,7 @@ struct step {
     int stage;
     int peer;       /* a rank, ALL_RANKS, or the rank itself for local steps */
     int wait_stage; /* STEP_WAIT */
+    int ranks;      /* STEP_REDUCE, STEP_RUNNING */
     bool peer_left; /* STEP_RECV_REDUCE */
     struct place from, own, to, also;
 };

@@ -6,6 +6,7 @@
 
 extern const struct planner planner_direct_one_shot;
 extern const struct planner planner_direct_two_phase;
+extern const struct planner planner_direct_running;
 extern const struct planner planner_doubling;
 extern const struct planner planner_ring;
 extern const struct planner planner_tree;

@@ -73,6 +73,21 @@ static inline void script_reduce(struct script *script, int stage, struct place 
                                       .from = from, .also = also });
 }
 
+/* Over ranks 0 .. ranks - 1. */
+static inline void script_reduce_first(struct script *script, int stage, struct place to, struct place own,
+                                       struct place from, int ranks)
+{
+    script_add(script, (struct step){ STEP_REDUCE, .stage = stage, .peer = script->rank, .ranks = ranks,
+                                      .to = to, .own = own, .from = from });
+}
+
+static inline void script_running(struct script *script, int stage, struct place to, struct place own,
+                                  struct place from, int ranks)
+{
+    script_add(script, (struct step){ STEP_RUNNING, .stage = stage, .peer = script->rank, .ranks = ranks,
+                                      .to = to, .own = own, .from = from });
+}
+
 static inline void script_widen(struct script *script, int stage, struct place to, struct place from)
 {
     script_add(script,

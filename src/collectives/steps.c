@@ -174,26 +174,44 @@ static void put_step(struct execution *x, const struct step *step, size_t chunk)
     end_copy(x, size);
 }
 
+/* What the first `ranks` ranks give. */
+static void find_sources(const struct execution *x, const struct step *step, int ranks, size_t chunk)
+{
+    int me = x->group->rank;
+    for (int rank = 0; rank < ranks; rank++)
+        x->group->sources[rank] = find_range(x, rank == me ? step->own : step->from, rank, chunk).bytes;
+}
+
 static void reduce_step(struct execution *x, const struct step *step, size_t chunk)
 {
     struct group *group = x->group;
     struct range to = find_range(x, step->to, group->rank, chunk);
     if (to.count == 0)
         return;
-    for (int rank = 0; rank < group->ranks; rank++)
-        group->sources[rank] = find_range(x, rank == group->rank ? step->own : step->from, rank, chunk).bytes;
-
+    int ranks = step->ranks > 0 ? step->ranks : group->ranks;
+    find_sources(x, step, ranks, chunk);
     struct reduction reduction = { .result = to.bytes,
                                    .copy = find_range(x, step->also, group->rank, chunk).bytes,
                                    .sources = group->sources,
-                                   .source_count = group->ranks,
+                                   .source_count = ranks,
                                    .count = to.count,
                                    .divide = x->call.op == PLAIT_AVERAGE ? (unsigned)group->ranks : 0,
                                    .stream_copy =
                                        group->streamed && to.count * x->element_size >= STREAM_FROM_BYTES };
     profile_turn(x->profile, ACTIVITY_REDUCE);
     fold_sources(x, &reduction);
-    end_reduction(x, to.count * x->element_size * (size_t)group->ranks, ACTIVITY_OTHER);
+    end_reduction(x, to.count * x->element_size * (size_t)ranks, ACTIVITY_OTHER);
+}
+
+static void running_step(struct execution *x, const struct step *step, size_t chunk)
+{
+    struct range to = find_range(x, step->to, x->group->rank, chunk);
+    if (to.count == 0)
+        return;
+    find_sources(x, step, step->ranks, chunk);
+    profile_turn(x->profile, ACTIVITY_REDUCE);
+    fold_running(x, to.bytes, x->stride, step->ranks, to.count);
+    end_reduction(x, to.count * x->element_size * (size_t)step->ranks, ACTIVITY_OTHER);
 }
 
 static void widen_step(struct execution *x, const struct step *step, size_t chunk)
@@ -364,6 +382,7 @@ bool step_take(struct execution *x, const struct step *step, size_t chunk)
     case STEP_SIGNAL: signal_step(x, step, chunk); return true;
     case STEP_WAIT: return wait_step(x, step, chunk);
     case STEP_REDUCE: reduce_step(x, step, chunk); return true;
+    case STEP_RUNNING: running_step(x, step, chunk); return true;
     case STEP_WIDEN: widen_step(x, step, chunk); return true;
     case STEP_NARROW: narrow_step(x, step, chunk); return true;
     case STEP_SEND:

@@ -47,8 +47,10 @@ int value_result(struct values *values, int of);
 
 /* Why two values must not be folded, in `why`; true if they may. */
 bool values_fit(const struct values *values, int left, int right, char *why, size_t size);
-/* Has every rank contributed? If not, the first that has not. */
-bool value_complete(const struct values *values, int number, int *missing);
+/* Have the first `ranks` ranks contributed, and nobody else? If not, a rank that tells. */
+bool value_complete(const struct values *values, int number, int ranks, int *culprit);
+/* Was it folded in the order of ranks? */
+bool value_in_order(const struct values *values, int number);
 /* "block 2 of rank 1's input" or "a sum of 3 ranks' block 0". */
 void value_describe(const struct values *values, int number, char *text, size_t size);
 

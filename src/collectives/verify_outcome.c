@@ -30,10 +30,17 @@ static bool value_right(struct machine *machine, int rank, int block, int value,
         return false;
     if (machine->values.all[value].block != (plan->kind == COLLECTIVE_REDUCE_SCATTER ? rank : 0))
         return false;
-    if (value_complete(&machine->values, value, &missing))
-        return true;
+    int ranks = plan->kind == COLLECTIVE_SCAN     ? rank + 1
+                : plan->kind == COLLECTIVE_EXSCAN ? rank
+                                                  : plan->ranks;
+    bool complete = value_complete(&machine->values, value, ranks, &missing);
     size_t length = strlen(why);
-    snprintf(why + length, size - length, " without rank %d's", missing);
+    if (!complete)
+        snprintf(why + length, size - length, " with%s rank %d's", missing < ranks ? "out" : "", missing);
+    else if (collective_scans(plan->kind) && !value_in_order(&machine->values, value))
+        snprintf(why + length, size - length, " not in the order of ranks");
+    else
+        return true;
     return false;
 }
 

@@ -38,6 +38,7 @@ static const struct step_rule {
     [STEP_SIGNAL] = { NONE, NONE, NONE, NONE },
     [STEP_WAIT] = { NONE, NONE, NONE, NONE },
     [STEP_REDUCE] = { OUTPUT | WINDOW, WINDOW | INPUT, INPUT | OUTPUT, WINDOW | NONE },
+    [STEP_RUNNING] = { WINDOW, WINDOW, INPUT | OUTPUT, NONE },
     [STEP_WIDEN] = { WORK, INPUT | OUTPUT, NONE, NONE },
     [STEP_NARROW] = { OUTPUT, WORK, NONE, NONE },
     [STEP_SEND] = { NONE, INPUT | OUTPUT | WORK | NONE, NONE, NONE },
@@ -109,7 +110,8 @@ static bool transfers(const struct step *step)
 
 static bool touches_windows(const struct step *step, int rank)
 {
-    return step->kind == STEP_PUT || step->kind == STEP_REDUCE || fetches(step, rank);
+    return step->kind == STEP_PUT || step->kind == STEP_REDUCE || step->kind == STEP_RUNNING ||
+           fetches(step, rank);
 }
 
 /* Is the peer one that such a step can have? */
@@ -136,6 +138,14 @@ static plait_status check_step(const struct plan *plan, int rank, int index, con
     if (step->kind == STEP_WAIT && (step->wait_stage < 0 || step->wait_stage >= plan->stages))
         return verify_wrong(plan, rank, index, step, "waits for stage %d of %d", step->wait_stage,
                             plan->stages);
+
+    bool first_only = step->kind == STEP_REDUCE || step->kind == STEP_RUNNING;
+    if (first_only && (step->ranks < (step->kind == STEP_RUNNING) || step->ranks > plan->ranks))
+        return verify_wrong(plan, rank, index, step, "folds over %d ranks of %d", step->ranks, plan->ranks);
+    if (step->kind == STEP_RUNNING && step->to.block + step->ranks > plan->window_blocks)
+        return verify_wrong(plan, rank, index, step,
+                            "is out of bounds: its last target is in a block outside of "
+                            "the buffer");
 
     const struct step_rule *rule = &step_rules[step->kind];
     const struct {
@@ -184,7 +194,7 @@ static plait_status check_order(const struct plan *plan, int rank, struct actor_
             return verify_wrong(plan, rank, i, step, "comes after the signal of its stage");
         signalled = signalled || step->kind == STEP_SIGNAL;
         put = put || step->kind == STEP_PUT;
-        bool overwrites = step->kind == STEP_REDUCE &&
+        bool overwrites = (step->kind == STEP_REDUCE || step->kind == STEP_RUNNING) &&
                           (step->to.buffer == BUFFER_WINDOW || step->also.buffer == BUFFER_WINDOW);
         if (overwrites && !put)
             return verify_wrong(plan, rank, i, step, "writes a slot that no put before it made sure of");

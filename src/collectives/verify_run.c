@@ -181,11 +181,12 @@ static plait_status fold(const struct doing *doing, int left, int right, int *fo
     return *folded ? PLAIT_OK : machine_no_memory(doing->machine->plan);
 }
 
-static plait_status reduce_cell(const struct doing *doing, int i, int *result)
+/* Over the first `ranks` ranks. */
+static plait_status reduce_cell(const struct doing *doing, int i, int ranks, int *result)
 {
     const struct step *step = doing->step;
     int sum = 0;
-    for (int rank = 0; rank < doing->machine->plan->ranks; rank++) {
+    for (int rank = 0; rank < ranks; rank++) {
         int value = 0;
         const struct place *place = rank == doing->rank ? &step->own : &step->from;
         plait_status status = read_cell(doing, rank, place, i, &value);
@@ -202,9 +203,10 @@ static plait_status reduce_cell(const struct doing *doing, int i, int *result)
 static plait_status take_reduce(const struct doing *doing)
 {
     const struct step *step = doing->step;
+    int ranks = step->ranks > 0 ? step->ranks : doing->machine->plan->ranks;
     for (int i = 0; i < part_count(doing->machine, &step->to); i++) {
         int result = 0;
-        plait_status status = reduce_cell(doing, i, &result);
+        plait_status status = reduce_cell(doing, i, ranks, &result);
         if (status == PLAIT_OK)
             status = write_cell(doing, &step->to, i, result);
         if (status == PLAIT_OK && step->also.buffer != BUFFER_NONE)
@@ -212,6 +214,21 @@ static plait_status take_reduce(const struct doing *doing)
         if (status != PLAIT_OK)
             return status;
     }
+    return PLAIT_OK;
+}
+
+static plait_status take_running(const struct doing *doing)
+{
+    struct place to = doing->step->to;
+    for (int ranks = 1; ranks <= doing->step->ranks; ranks++, to.block++)
+        for (int i = 0; i < part_count(doing->machine, &to); i++) {
+            int result = 0;
+            plait_status status = reduce_cell(doing, i, ranks, &result);
+            if (status == PLAIT_OK)
+                status = write_cell(doing, &to, i, result);
+            if (status != PLAIT_OK)
+                return status;
+        }
     return PLAIT_OK;
 }
 
@@ -358,6 +375,7 @@ static plait_status take(const struct doing *doing, bool *held)
     case STEP_WIDEN:
     case STEP_NARROW: return take_copy(doing);
     case STEP_REDUCE: return take_reduce(doing);
+    case STEP_RUNNING: return take_running(doing);
     case STEP_SIGNAL:
         *signal_of(machine, doing->chunk, doing->step->stage, doing->rank) = keep_clock(machine, doing->rank);
         return PLAIT_OK;

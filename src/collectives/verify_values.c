@@ -150,14 +150,33 @@ bool values_fit(const struct values *values, int left, int right, char *why, siz
     return true;
 }
 
-bool value_complete(const struct values *values, int number, int *missing)
+bool value_complete(const struct values *values, int number, int ranks, int *culprit)
 {
     for (int rank = 0; rank < values->ranks; rank++) {
-        *missing = rank;
-        if (!(contributors(values, number)[rank / 64] >> rank % 64 & 1))
+        *culprit = rank;
+        if ((contributors(values, number)[rank / 64] >> rank % 64 & 1) != (rank < ranks))
             return false;
     }
     return true;
+}
+
+/* Walks the contributions from left to right; `last` is the rank of the latest. */
+static bool walk_in_order(const struct values *values, int number, int *last)
+{
+    const struct value *value = &values->all[number];
+    if (value->kind == VALUE_FOLD)
+        return walk_in_order(values, value->left, last) && walk_in_order(values, value->right, last);
+    if (value->kind == VALUE_RESULT)
+        return walk_in_order(values, value->left, last);
+    bool ascends = value->left > *last;
+    *last = value->left;
+    return ascends;
+}
+
+bool value_in_order(const struct values *values, int number)
+{
+    int last = -1;
+    return walk_in_order(values, number, &last);
 }
 
 void value_describe(const struct values *values, int number, char *text, size_t size)

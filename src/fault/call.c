@@ -37,9 +37,9 @@ struct packed_call {
 };
 _Static_assert(sizeof(struct packed_call) <= CALL_BYTES, "a packed call fits its line");
 
-static int ranks_a_digest(uint32_t ranks)
+static uint32_t ranks_a_digest(uint32_t ranks)
 {
-    return (int)((ranks + DIGESTS - 1) / DIGESTS);
+    return (ranks + DIGESTS - 1) / DIGESTS;
 }
 
 static void pack_digests(const struct call *call, struct packed_call *packed)
@@ -49,7 +49,7 @@ static void pack_digests(const struct call *call, struct packed_call *packed)
     uint64_t words[DIGESTS] = { 0 };
     packed->ranks = (uint32_t)layout->ranks;
     for (int rank = 0; rank < layout->ranks; rank++) {
-        int digest = rank / ranks_a_digest(packed->ranks);
+        uint32_t digest = (uint32_t)rank / ranks_a_digest(packed->ranks);
         words[digest] = mix(words[digest] + layout_block(layout, side, rank).count + 1);
         packed->digests[digest] = (uint8_t)words[digest];
     }
@@ -106,15 +106,15 @@ void call_compare_counts(const unsigned char one[CALL_BYTES], const unsigned cha
     text[0] = '\0';
     if (a.ranks == 0 || a.ranks != b.ranks || a.kind != b.kind)
         return;
-    int digest = 0, each = ranks_a_digest(a.ranks);
+    uint32_t digest = 0, each = ranks_a_digest(a.ranks);
     while (digest < DIGESTS && a.digests[digest] == b.digests[digest])
         digest++;
     if (digest == DIGESTS)
         return;
     if (each == 1)
-        snprintf(text, CALL_TEXT_BYTES, ", whose counts differ first at counts[%d]", digest);
+        snprintf(text, CALL_TEXT_BYTES, ", whose counts differ first at counts[%u]", digest);
     else
-        snprintf(text, CALL_TEXT_BYTES, ", whose counts differ first within counts[%d..%d]", digest * each,
+        snprintf(text, CALL_TEXT_BYTES, ", whose counts differ first within counts[%u..%u]", digest * each,
                  (digest + 1) * each - 1);
 }
 
