@@ -1,5 +1,6 @@
 #include "device/running.h"
 
+#include "base/element.h"
 #include "device/reduce.h"
 
 enum { PIECE = 512 }; /* elements; the accumulators of so many stay in the first-level cache */
@@ -32,7 +33,7 @@ static void run_widened(plait_type type, plait_op op, char *result, size_t strid
                         int source_count, size_t at, size_t count)
 {
     float sum[PIECE], next[PIECE];
-    plait_type wide = reduce_accumulator(type);
+    plait_type wide = element_accumulator(type);
     for (int i = 0; i < source_count; i++, result += stride) {
         reduce_widen(type, i == 0 ? sum : next, (const char *)sources[i] + at, count);
         if (i == 0)
@@ -47,7 +48,7 @@ void reduce_running(plait_type type, plait_op op, void *first_result, size_t str
                     const void *const *sources, int source_count, size_t count)
 {
     size_t element = plait_type_size(type);
-    bool plain = reduce_accumulator(type) == type;
+    bool plain = element_accumulator(type) == type;
     for (size_t done = 0; done < count; done += PIECE) {
         size_t piece = count - done < PIECE ? count - done : PIECE, at = done * element;
         char *result = (char *)first_result + at;
