@@ -144,12 +144,23 @@ void fold_running(struct execution *x, void *first_result, size_t stride, int ra
     }
 }
 
+/* The first results of a scan are of one contribution each, and still have a result's form: a truth value is 0 or
+ * 1, a NaN canonical. */
+static void look_like_result(const struct execution *x, void *partial, size_t count)
+{
+    const void *source = partial;
+    struct reduction r = { .result = partial, .sources = &source, .source_count = 1, .count = count };
+    reduce_find(element_accumulator(x->call.type), x->call.op)(&r);
+}
+
 void fold_begin(const struct execution *x, void *to, const void *from, size_t count)
 {
     if (!is_function(&x->call)) {
         reduce_widen(x->call.type, to, from, count);
         if (x->call.made != NULL)
             multiplier(x->call.type)(to, x->call.made->factor, count);
+        else if (collective_scans(x->call.kind))
+            look_like_result(x, to, count);
     } else if (to != from && count > 0) {
         memcpy(to, from, count * x->element_size);
     }
