@@ -106,6 +106,8 @@ static double chain_cost(const struct plan *plan, const struct cost_facts *facts
 /* Places are counted from the root on. */
 static enum fold_order chain_folds(enum collective kind, int root)
 {
+    if (collective_scans(kind))
+        return FOLDS_LEFT;
     return collective_reduces(kind) && root == 0 ? FOLDS_NEIGHBOURS : FOLDS_ANYHOW;
 }
 

@@ -63,19 +63,19 @@ static double running_cost(const struct plan *plan, const struct cost_facts *fac
            cost_fold(facts, 2 * m);
 }
 
-static bool running_keeps_order(enum collective kind, int root)
+static enum fold_order running_folds(enum collective kind, int root)
 {
     (void)kind;
     (void)root;
-    return true;
+    return FOLDS_LEFT;
 }
 
 const struct planner planner_direct_running = {
     .name = "direct-running",
     .needs_windows = true,
     .serves = running_serves,
+    .folds = running_folds,
     .shape = running_shape,
     .lay = running_lay,
-    .keeps_order = running_keeps_order,
     .cost_ns = running_cost,
 };
