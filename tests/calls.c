@@ -306,10 +306,14 @@ static bool output_right(const struct trial *trial, char *why, size_t why_size)
     }
 }
 
+bool trial_surroundings_right(const struct trial *trial, char *why, size_t why_size)
+{
+    return margins_intact(trial, why, why_size) && inputs_intact(trial, why, why_size);
+}
+
 bool trial_right(struct trial *trial, char *why, size_t why_size)
 {
-    return margins_intact(trial, why, why_size) && inputs_intact(trial, why, why_size) &&
-           output_right(trial, why, why_size);
+    return trial_surroundings_right(trial, why, why_size) && output_right(trial, why, why_size);
 }
 
 bool trial_untouched(struct trial *trial, char *why, size_t why_size)

@@ -81,6 +81,8 @@ plait_status trial_call(struct trial *trial, plait_comm *comm, plait_work **work
 
 /* The result is right, the input is as it was, nothing outside was touched. */
 bool trial_right(struct trial *trial, char *why, size_t why_size);
+/* Just the latter two. */
+bool trial_surroundings_right(const struct trial *trial, char *why, size_t why_size);
 /* The call failed with no effect: input and output are as they were. */
 bool trial_untouched(struct trial *trial, char *why, size_t why_size);
 /* Of the output's bytes. */
