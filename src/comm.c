@@ -117,6 +117,9 @@ static plait_status fill(struct comm *comm, const struct comm_plan *plan)
         group->shown == NULL)
         return failure(PLAIT_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", plan->ranks);
     memcpy(comm->world_ranks, plan->world_ranks, ranks * sizeof *comm->world_ranks);
+    for (size_t rank = 0; rank < ranks; rank++)
+        group->shown[rank].pid = world->members[plan->world_ranks[rank]].pid;
+    group->pull_from = world->pull_from;
 
     plait_status status = world->transport->channel_open(world->endpoint, plan->channel);
     if (status == PLAIT_OK && plan->lane >= 0)

@@ -253,7 +253,8 @@ static plait_status make_world_comm(struct world *world, int64_t deadline)
     return status;
 }
 
-/* The first communicator's first operations: everybody is there, and how far apart the cores are. */
+/* The first communicator's first operations: everybody is there, how far apart the cores are, and which way bytes
+ * go best between them. */
 static plait_status greet(struct world *world)
 {
     struct comm *comm = world->comms;
@@ -261,8 +262,11 @@ static plait_status greet(struct world *world)
     if (status != PLAIT_OK)
         return status;
     comm->group.facts.line_ns = world->line_ns;
-    comm->group.uncounted = comm->group.number;
     group_note_line(&comm->group, world->line_ns);
+    status = world_try_ways(world);
+    if (status != PLAIT_OK)
+        return status;
+    comm->group.uncounted = comm->group.number;
     atomic_store(&comm->timeout_ms, world->settings.timeout_ms);
     return PLAIT_OK;
 }

@@ -33,6 +33,7 @@ struct world {
     bool heap_open;
     struct work_pool *works;
     double line_ns;
+    size_t pull_from; /* as a group's */
     unsigned fork_count; /* when the world was made */
     _Atomic int users;   /* threads inside of functions that may be called while another one destroys it */
 
@@ -55,7 +56,7 @@ struct comm {
     int made;              /* communicators split off so far, for names */
     char name[64];
     _Atomic int64_t timeout_ms;
-    struct layout *layout; /* of the v-form that is being called; works have their own copies */
+    struct layout *layout;   /* of the v-form that is being called; works have their own copies */
     _Atomic int outstanding; /* works that were handed to the engine and are not done */
     _Atomic int users;       /* as the world's */
 
@@ -117,6 +118,9 @@ bool comm_places_used(const struct world *world, int channel, int lane);
 void comm_use_places(struct world *world, int channel, int lane, bool used);
 /* Frees what destroyed communicators have left, where nobody reads it any more. Under the world's lock. */
 void comm_sweep(struct world *world);
+
+/* Tries out how bytes go best between ranks (ways.c); all ranks of a starting world call it. */
+plait_status world_try_ways(struct world *world);
 
 /* Measures the line between ranks 0 and 1; all ranks of the group call it. 0 if it can't be measured. */
 plait_status comm_probe_line(struct comm *comm, double *line_ns);

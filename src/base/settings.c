@@ -74,6 +74,15 @@ static bool parse_stores(const struct setting *setting, const char *text, void *
     return true;
 }
 
+static bool parse_pulls(const struct setting *setting, const char *text, void *field)
+{
+    int index;
+    if (!find_name(setting, text, &index))
+        return false;
+    *(enum pulls *)field = (enum pulls)(PULLS_AUTO + index);
+    return true;
+}
+
 static bool parse_prove(const struct setting *setting, const char *text, void *field)
 {
     int index;
@@ -157,6 +166,8 @@ static const struct setting table[] = {
       parse_staging_size, FIELD(staging_size), { NULL }, "bytes from 64K to 1G; K, M and G are powers of 1024" },
     { "PLAIT_STORES", "", "auto", "How payload is written to shared memory.",
       parse_stores, FIELD(stores), { "auto", "ordinary", "streamed" }, NULL },
+    { "PLAIT_PULLS", "", "auto", "Whether ranks copy out of each other's private memory; on all ranks, or on none.",
+      parse_pulls, FIELD(pulls), { "auto", "always", "never" }, NULL },
     { "PLAIT_PROVE", "", "auto", "Prove each plan before it runs: slow, for debugging. On in dev builds.",
       parse_prove, FIELD(prove), { "auto", "on", "off" }, NULL },
 };

@@ -14,6 +14,9 @@
 /* How payload is written to shared memory: by the probed line cost, or as told. */
 enum stores { STORES_AUTO, STORES_ORDINARY, STORES_STREAMED };
 
+/* Whether ranks copy out of each other's private memory: where it is no slower, or as told. */
+enum pulls { PULLS_AUTO, PULLS_ALWAYS, PULLS_NEVER };
+
 /* Strings point into the options, the environment or static storage: copy what
  * must outlive plait_world_create(). */
 struct settings {
@@ -38,6 +41,7 @@ struct settings {
     plait_log_level log_level;
     size_t staging_size; /* bytes; 0: the transport decides */
     enum stores stores;
+    enum pulls pulls;
     bool prove; /* prove each plan before it runs; on by default in dev builds */
 
     plait_fault_handler on_fault;

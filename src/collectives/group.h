@@ -31,6 +31,8 @@ struct staging {
 /* A peer's buffers, where this rank reads them in place. */
 struct shown {
     unsigned char *input, *output;
+    bool is_private; /* the input: its address is the peer's, in its private memory, whence it is pulled */
+    int64_t pid;     /* the peer's */
 };
 
 struct group {
@@ -44,6 +46,7 @@ struct group {
     struct board *board; /* NULL where a peer's memory can't be read */
     struct heap *heap;   /* of this rank; NULL unless it can read those of all ranks */
     struct shown *shown; /* one a rank, of the operation under way if that runs in place */
+    size_t pull_from;    /* bytes of a block from which on private inputs are pulled; 0: never */
     struct staging staging;
     enum stores stores;       /* as set */
     bool wide_stores;         /* the processor stores 16 aligned bytes at once */

@@ -107,7 +107,7 @@ static struct program *lower(struct group *group, const struct call *call, size_
     struct program *program = write_program(group, staged, size, status);
     if (program != NULL)
         program->ordered = is_ordered(call);
-    if (program == NULL || group->heap == NULL)
+    if (program == NULL)
         return program;
     struct plan in_place = plan_choose_in_place(&staged, size, &group->facts, group->forced_plan);
     if (in_place.planner == NULL)

@@ -5,7 +5,9 @@
 #include "base/status.h"
 #include "collectives/notice.h"
 
-enum { READY = 1 }; /* in the first word, beneath the input's ticket; the second is the output's */
+/* In the first word, beneath the input's ticket, or its address where it is private memory. The second word is
+ * the output's ticket. */
+enum { READY = 1, PRIVATE = 2, FLAG_BITS = 2 };
 
 static size_t shown_size(const struct execution *x, int rank, enum buffer buffer)
 {
@@ -22,13 +24,21 @@ static bool shows(const struct execution *x, int rank, enum buffer buffer)
     return plan->planner->shows(plan, rank, buffer);
 }
 
+/* Is the input, in private memory, pulled out of it? All ranks' answers are the same. */
+static bool is_pulled(const struct execution *x)
+{
+    size_t from = x->group->pull_from;
+    return from > 0 && x->call.count * x->element_size >= from && !collective_reduces(x->call.kind);
+}
+
 /* The ticket of an own buffer that is shown; 0 and not *ready if peers can't read it. */
 static uint64_t ticket_of(const struct execution *x, enum buffer buffer, const void *memory, bool *ready)
 {
     int rank = x->group->rank;
     if (!shows(x, rank, buffer))
         return 0;
-    uint64_t ticket = heap_ticket(x->group->heap, memory, shown_size(x, rank, buffer));
+    struct heap *heap = x->group->heap;
+    uint64_t ticket = heap != NULL ? heap_ticket(heap, memory, shown_size(x, rank, buffer)) : 0;
     *ready = *ready && ticket != 0;
     return ticket;
 }
@@ -37,10 +47,17 @@ void offer_make(struct execution *x)
 {
     bool apart = x->call.input != x->call.output || !plan_wants_apart(&x->program->in_place->plan);
     bool ready = apart && x->call.layout == NULL; /* where a peer's blocks lie, its notice does not tell */
-    uint64_t input = ticket_of(x, BUFFER_INPUT, x->call.input, &ready);
+    bool has_ticket = true;
+    uint64_t flags = READY, input = ticket_of(x, BUFFER_INPUT, x->call.input, &has_ticket);
+    if (!has_ticket && is_pulled(x)) {
+        flags |= PRIVATE;
+        input = (uint64_t)(uintptr_t)x->call.input;
+    } else {
+        ready = ready && has_ticket;
+    }
     uint64_t output = ticket_of(x, BUFFER_OUTPUT, x->call.output, &ready);
     x->ready = ready;
-    x->offer[0] = ready ? input << 1 | READY : 0;
+    x->offer[0] = ready ? input << FLAG_BITS | flags : 0;
     x->offer[1] = ready ? output : 0;
 }
 
@@ -57,8 +74,11 @@ static unsigned char *find_shown(const struct execution *x, int rank, enum buffe
 static bool take_offer(struct execution *x, int rank, const uint64_t offer[2])
 {
     struct shown *shown = &x->group->shown[rank];
-    *shown = (struct shown){ find_shown(x, rank, BUFFER_INPUT, offer[0] >> 1),
-                             find_shown(x, rank, BUFFER_OUTPUT, offer[1]) };
+    uint64_t input = offer[0] >> FLAG_BITS;
+    shown->is_private = (offer[0] & PRIVATE) != 0;
+    shown->input =
+        shown->is_private ? (unsigned char *)(uintptr_t)input : find_shown(x, rank, BUFFER_INPUT, input);
+    shown->output = find_shown(x, rank, BUFFER_OUTPUT, offer[1]);
     if ((shown->input != NULL || !shows(x, rank, BUFFER_INPUT)) &&
         (shown->output != NULL || !shows(x, rank, BUFFER_OUTPUT)))
         return true;

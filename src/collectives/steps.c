@@ -1,15 +1,18 @@
 #include "collectives/steps.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "base/element.h"
 #include "base/pause.h"
 #include "base/span.h"
+#include "base/status.h"
 #include "collectives/fold.h"
 #include "collectives/notice.h"
 #include "collectives/profile.h"
 #include "collectives/stores.h"
 #include "device/copy.h"
+#include "device/pull.h"
 #include "device/reduce.h"
 
 /* Elements of a place in a chunk, and where they lie. */
@@ -140,13 +143,36 @@ static void reduce_alone(struct execution *x, struct range to, const void *from)
     end_reduction(x, to.count * x->element_size, ACTIVITY_OTHER);
 }
 
-static void copy_step(struct execution *x, const struct step *step, size_t chunk)
+static bool is_pulled(const struct execution *x, const struct step *step)
 {
-    struct range from = find_range(x, step->from, step->peer, chunk);
-    struct range to = find_range(x, step->to, x->group->rank, chunk);
+    return step->peer != x->group->rank && step->from.buffer == BUFFER_INPUT &&
+           x->group->shown[step->peer].is_private;
+}
+
+/* False while the peer is gone, which who watches over lives will find; and when its memory can't be read, which
+ * ends the execution. */
+static bool pull_step(struct execution *x, const struct step *step, struct range to, struct range from)
+{
+    size_t size = to.count * x->element_size;
+    profile_turn(x->profile, ACTIVITY_COPY);
+    int error = pull(x->group->shown[step->peer].pid, to.bytes, (uintptr_t)from.bytes, size);
+    end_copy(x, size);
+    if (error == 0)
+        return true;
+    x->waiting = step->peer;
+    if (error == ESRCH)
+        return false;
+    x->phase = PHASE_DONE;
+    x->status = failure_errno(
+        PLAIT_SYSTEM_ERROR, error,
+        "can't copy %zu bytes at %p out of rank %d's memory (PLAIT_PULLS=never has them staged)", size,
+        (void *)from.bytes, step->peer);
+    return false;
+}
+
+static void copy_step(struct execution *x, const struct step *step, struct range to, struct range from)
+{
     size_t size = to.count * place_element_size(x, step->to);
-    if (size == 0)
-        return;
     if (step->from.buffer == BUFFER_INPUT && changes_alone(x)) {
         reduce_alone(x, to, from.bytes);
         return;
@@ -159,6 +185,18 @@ static void copy_step(struct execution *x, const struct step *step, size_t chunk
     else
         copy_cached(to.bytes, from.bytes, size);
     end_copy(x, size);
+}
+
+static bool take_copy(struct execution *x, const struct step *step, size_t chunk)
+{
+    struct range from = find_range(x, step->from, step->peer, chunk);
+    struct range to = find_range(x, step->to, x->group->rank, chunk);
+    if (to.count == 0)
+        return true;
+    if (is_pulled(x, step))
+        return pull_step(x, step, to, from);
+    copy_step(x, step, to, from);
+    return true;
 }
 
 static void put_step(struct execution *x, const struct step *step, size_t chunk)
@@ -373,7 +411,7 @@ bool step_take(struct execution *x, const struct step *step, size_t chunk)
             return false;
     }
     switch (step->kind) {
-    case STEP_COPY: copy_step(x, step, chunk); return true;
+    case STEP_COPY: return take_copy(x, step, chunk);
     case STEP_PUT:
         if (!slot_free(x, chunk))
             return false;
