@@ -51,9 +51,9 @@ void batch_let_go(struct work *first)
     }
 }
 
-void prepared_let_go(struct prepared *prepared)
+void prepared_let_go(struct prepared *prepared, unsigned what)
 {
-    if (atomic_fetch_sub(&prepared->references, 1) > 1)
+    if (atomic_fetch_sub(&prepared->state, what) != what)
         return;
     batch_let_go(prepared->batch.first);
     free(prepared);
@@ -95,7 +95,7 @@ static void finish_group(struct work *group, const struct engine *engine)
 {
     plait_status status = (plait_status)atomic_load(&group->first_failure);
     if (group->prepared != NULL)
-        atomic_store(&group->prepared->running, false);
+        prepared_let_go(group->prepared, PREPARED_RUNNING);
     atomic_store(&group->status, status);
     work_call_back(group, status, engine);
     work_let_go(group);
@@ -151,7 +151,7 @@ static plait_status run_single(struct batch *batch, struct prepared *prepared)
     if (status == PLAIT_OK)
         message_give_outputs(member);
     if (prepared != NULL)
-        atomic_store_explicit(&prepared->running, false, memory_order_release);
+        prepared_let_go(prepared, PREPARED_RUNNING);
     else
         batch_let_go(member);
     return status;
@@ -184,7 +184,7 @@ static plait_status start_all(struct batch *batch, struct prepared *prepared, pl
     plait_status status = make_group(world, out != NULL, &group);
     if (status != PLAIT_OK) {
         if (prepared != NULL)
-            atomic_store(&prepared->running, false);
+            prepared_let_go(prepared, PREPARED_RUNNING);
         else
             batch_drop(batch, status);
         return status;
@@ -194,7 +194,7 @@ static plait_status start_all(struct batch *batch, struct prepared *prepared, pl
     group->prepared = prepared;
     atomic_init(&group->unfinished, batch->count);
     if (prepared != NULL)
-        atomic_fetch_add(&prepared->references, 1);
+        atomic_fetch_add(&prepared->state, PREPARED_HELD);
     for (struct work *member = batch->first; member != NULL; member = member->sibling) {
         if (prepared != NULL)
             rewind_member(member);

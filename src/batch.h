@@ -14,9 +14,12 @@ struct batch {
 struct prepared {
     plait_prepared *handle;
     struct batch batch;
-    _Atomic int references; /* the handle, and each start that is under way */
-    _Atomic bool running;
+    /* One word, so that whoever is last frees it at no more cost: PREPARED_RUNNING from a start until its calls are
+     * done, and PREPARED_HELD for the handle and for each work that stands for a start. */
+    _Atomic unsigned state;
 };
+
+enum { PREPARED_RUNNING = 1, PREPARED_HELD = 2 };
 
 void batch_append(struct batch *batch, struct work *member);
 bool batch_is_of_one_world(const struct work *first);
@@ -34,7 +37,8 @@ void batch_drop(struct batch *batch, plait_status status);
 
 /* Lets go of members. */
 void batch_let_go(struct work *first);
-void prepared_let_go(struct prepared *prepared);
+/* Takes PREPARED_RUNNING or PREPARED_HELD back. */
+void prepared_let_go(struct prepared *prepared, unsigned what);
 
 /* A member has its status. From here on it may be gone. The driver's. */
 void batch_member_done(struct work *member, plait_status status, const struct fault_record *record);

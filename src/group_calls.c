@@ -211,7 +211,7 @@ plait_status plait_group_prepare(plait_prepared **out)
         return status;
     }
     prepared->batch = batch;
-    atomic_init(&prepared->references, 1);
+    atomic_init(&prepared->state, PREPARED_HELD);
     *out = prepared->handle;
     return PLAIT_OK;
 }
@@ -227,7 +227,7 @@ plait_status plait_prepared_start(plait_prepared *handle, plait_work **work)
     plait_status status = batch_check(&prepared->batch, work == NULL, __func__);
     if (status != PLAIT_OK)
         return status;
-    if (atomic_exchange(&prepared->running, true))
+    if (atomic_fetch_or(&prepared->state, PREPARED_RUNNING) & PREPARED_RUNNING)
         return failure(PLAIT_INVALID_USAGE,
                        "%s: the calls still run from the former start; wait for its work first", __func__);
     return batch_start(&prepared->batch, prepared, work, __func__);
@@ -239,7 +239,7 @@ void plait_prepared_release(plait_prepared *handle)
         return;
     struct prepared *prepared = handle_end(HANDLE_PREPARED, handle);
     if (prepared != NULL)
-        prepared_let_go(prepared);
+        prepared_let_go(prepared, PREPARED_HELD);
     else
         failure(PLAIT_INVALID_USAGE, "%s: prepared is none, or was released", __func__);
 }

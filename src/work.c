@@ -105,7 +105,7 @@ plait_status work_set_call(struct work *work, const struct call *call)
 static void let_members_go(struct work *group)
 {
     if (group->prepared != NULL) {
-        prepared_let_go(group->prepared);
+        prepared_let_go(group->prepared, PREPARED_HELD);
         return;
     }
     batch_let_go(group->sibling);

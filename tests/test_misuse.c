@@ -259,6 +259,58 @@ static void run_early(struct rank *rank)
     still_works(rank);
 }
 
+/* A callback that releases the prepared calls in the midst of which it runs. */
+struct releaser {
+    plait_prepared *prepared;
+    _Atomic int called;
+};
+
+static void release_prepared(void *context, plait_work *work, plait_status status)
+{
+    struct releaser *releaser = context;
+    (void)work, (void)status;
+    plait_prepared_release(releaser->prepared);
+    atomic_fetch_add(&releaser->called, 1);
+}
+
+static void run_released_inside(struct rank *rank)
+{
+    for (int calls = 1; calls <= 2 && !rank_failed(rank); calls++)
+        for (int turn = 0; turn < 2; turn++) {
+            struct releaser releaser = { .prepared = NULL };
+            int64_t value = 1, sums[2] = { 0, 0 };
+            plait_work *before = NULL, *work = NULL;
+            rank_ok(rank, plait_group_begin(), "begin");
+            for (int i = 0; i < calls; i++)
+                rank_ok(rank, plait_allreduce(rank->comm, &value, &sums[i], 1, PLAIT_I64, PLAIT_SUM, NULL),
+                        "all-reduce");
+            rank_ok(rank, plait_group_prepare(&releaser.prepared), "preparing");
+            if (rank->number == 0)
+                rank_meet(rank);
+            rank_ok(rank, plait_barrier(rank->comm, &before), "barrier");
+            rank_ok(rank, plait_work_on_done(before, release_prepared, &releaser), "asking to be called");
+            plait_work_release(before);
+            if (rank->number != 0) /* so that the barrier is done in the midst of the start */
+                rank_meet(rank);
+            plait_prepared *prepared = releaser.prepared;
+            plait_status status = plait_prepared_start(prepared, turn == 0 ? NULL : &work);
+            if (status == PLAIT_INVALID_USAGE) { /* it came first after all */
+                for (int i = 0; i < calls; i++)
+                    rank_ok(rank,
+                            plait_allreduce(rank->comm, &value, &sums[i], 1, PLAIT_I64, PLAIT_SUM, NULL),
+                            "all-reduce");
+            } else {
+                rank_ok(rank, status, "starting");
+                if (work != NULL)
+                    rank_ok(rank, plait_work_wait(work, -1), "waiting");
+            }
+            plait_work_release(work);
+            rank_check(rank, sums[0] == rank->size && sums[calls - 1] == rank->size, "the sums are wrong");
+            while (atomic_load(&releaser.called) == 0)
+                sleep_ms(1);
+        }
+}
+
 #define THREADS(title, function, ranks)                                                                      \
     {                                                                                                        \
         title, function, { .way = RANKS_THREADS, .size = ranks }, NULL                                       \
@@ -276,6 +328,8 @@ static const struct scenario scenarios[] = {
     THREADS("what outlives its world", run_outlive, 2),
     PROCESSES("what outlives its world", run_outlive, 2),
     THREADS("works of an open group", run_early, 1),
+    THREADS("prepared calls released in their midst", run_released_inside, 2),
+    THREADS("prepared calls released in their midst", run_released_inside, 3),
     THREADS("works of an open group", run_early, 3),
 };
 
