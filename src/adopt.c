@@ -75,6 +75,10 @@ plait_status adopt_check(const void *memory, size_t size)
                        "the %zu bytes at %p are not whole pages of %zu bytes: peers can map pages only; "
                        "align both the address and the size, or allocate with plait_mem_alloc()",
                        size, memory, page);
+    const uintptr_t here =
+        (uintptr_t)__builtin_frame_address(0); /* other threads' stacks can't be told apart */
+    if (here - (uintptr_t)memory < size)
+        return refuse(memory, size, "is the stack that this thread runs on");
     FILE *maps = fopen("/proc/self/maps", "re");
     if (maps == NULL)
         return failure_errno(PLAIT_UNSUPPORTED, errno,

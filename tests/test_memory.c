@@ -130,6 +130,8 @@ static void run_bad_register(struct rank *rank)
     refused(rank, plait_mem_register(rank->world, buffer, PAGE + 8), PLAIT_UNSUPPORTED, "whole pages");
     refused(rank, plait_mem_register(rank->world, shared, PAGE), PLAIT_UNSUPPORTED, "shared with other");
     refused(rank, plait_mem_register(rank->world, file, PAGE), PLAIT_UNSUPPORTED, "belongs to a file");
+    unsigned char *here = (unsigned char *)((uintptr_t)__builtin_frame_address(0) / PAGE * PAGE);
+    refused(rank, plait_mem_register(rank->world, here - 4 * PAGE, 5 * PAGE), PLAIT_UNSUPPORTED, "stack");
     mprotect(buffer + PAGE, PAGE, PROT_READ);
     refused(rank, plait_mem_register(rank->world, buffer, 3 * PAGE), PLAIT_UNSUPPORTED, "read and written");
     munmap(buffer + PAGE, PAGE);
