@@ -402,7 +402,7 @@ static void all_ports_are_taken(void **state)
     struct bootstrap_options options = { .address = "127.0.0.1", .port = free_port() };
     for (int i = 0; i < 16; i++)
         squat_at(&squatters[i], options.port + i, i % 2 ? HANGS_UP : TALKS);
-    starts_fill(starts, 2, options, 400);
+    starts_fill(starts, 2, options, 1000); /* time to ask all of them */
     starts_run(starts, 2);
     assert_int_equal(starts[0].status, PLAIT_OUT_OF_RESOURCES);
     assert_non_null(strstr(starts[0].sentence, "can't listen at \"127.0.0.1\", ports"));
