@@ -98,7 +98,7 @@ class Perf(unittest.TestCase):
 
     def test_all_types_and_operations(self):
         rows = self.rows("--threads", "2", "-d", "all", "-o", "all", "-b", "64", "-e", "64", "-n", "2", "-c", "2")
-        self.assertEqual(len({(row["type"], row["op"]) for row in rows}), 50)
+        self.assertEqual(len({(row["type"], row["op"]) for row in rows}), 142)
         self.assertEqual(sum(row["wrong"] for row in rows), 0)
 
     def test_large_buffers(self):
@@ -241,7 +241,7 @@ class Perf(unittest.TestCase):
 
     def test_bad_options(self):
         for arguments, good in (
-            (("-d", "f8"), "bf16"), (("-o", "xor"), "average"), (("all_redcue",), "all_reduce"),
+            (("-d", "f8"), "bf16"), (("-o", "xnor"), "average"), (("all_redcue",), "all_reduce"),
             (("-b", "10KB"), "64K"), (("-b", "-8"), "64K"), (("-e", ""), "64K"), (("-f", "0"), "from 1"),
             (("-f", "1"), "2 or more"), (("-f", "2", "-i", "8"), "exclude"), (("-b", "2M", "-e", "1M"), "more than"),
             (("-n", "0"), "from 1"), (("-c", "x"), "from 0"), (("-r", "-1"), "rotate"), (("-T", "soon"), "seconds"),
