@@ -229,11 +229,16 @@ bool soak_open(struct soak *soak, struct rank *rank)
 
 void soak_close(struct soak *soak)
 {
-    if (soak->over || rank_failed(soak->rank))
-        return;
-    for (int slot = 1; slot < COMMS; slot++)
-        rank_ok(soak->rank, plait_comm_destroy(soak->comms[slot]), "destroying a communicator");
+    struct rank *rank = soak->rank;
+    if (rank_failed(rank))
+        return; /* the harness tells the others, and the test is over */
+    if (soak->over) { /* what failed may still run until the world has ended */
+        rank_ok(rank, plait_world_destroy(rank->world), "destroying the world");
+        rank->world = NULL;
+    }
+    for (int slot = 1; slot < COMMS && rank->world != NULL; slot++)
+        rank_ok(rank, plait_comm_destroy(soak->comms[slot]), "destroying a communicator");
     for (int i = 0; i < ITEMS; i++)
-        item_close(soak->rank, &soak->items[i]);
-    made_ops_close(soak->rank, &soak->ops);
+        item_close(rank, &soak->items[i]);
+    made_ops_close(rank, &soak->ops);
 }

@@ -30,7 +30,7 @@ struct soak {
 
 /* Makes operations, items and communicators; false if that failed. */
 bool soak_open(struct soak *soak, struct rank *rank);
-/* What failed may still run until the world has ended, which is the harness's part; then its buffers stay. */
+/* Ends the world, too, if the soak is over before its time. */
 void soak_close(struct soak *soak);
 /* Draws and carries out a step, and checks all that came out. */
 void soak_step(struct soak *soak, int step);

@@ -93,12 +93,12 @@ static bool made_right(const struct item *item, char *why, size_t why_size)
 static bool place_leave(struct rank *rank, struct place *place)
 {
     plait_status status = PLAIT_OK;
-    if (place->kind == MEMORY_REGISTERED)
+    if (place->kind == MEMORY_REGISTERED && rank->world != NULL) /* else it has ended, and that with it */
         status = plait_mem_deregister(rank->world, place->room->room);
-    if (place->kind == MEMORY_ALLOCATED) {
+    if (place->kind == MEMORY_ALLOCATED && rank->world != NULL)
         status = plait_mem_free(rank->world, place->room->room);
+    if (place->kind == MEMORY_ALLOCATED)
         *place->room = place->own;
-    }
     place->kind = MEMORY_PRIVATE;
     return rank_ok(rank, status, "giving memory back");
 }
@@ -147,8 +147,8 @@ bool item_open(struct item *item, const struct made_ops *ops, size_t most_size, 
 void item_close(struct rank *rank, struct item *item)
 {
     for (int i = 0; i < ITEM_PLACES; i++)
-        if (item->places[i].room != NULL && !place_leave(rank, &item->places[i]))
-            return; /* the world has it still */
+        if (item->places[i].room != NULL)
+            place_leave(rank, &item->places[i]);
     trial_close(&item->trial);
     uneven_close(&item->uneven);
 }

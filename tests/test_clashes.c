@@ -88,7 +88,7 @@ static void run_one_groups(struct rank *rank)
 static void run_left_out(struct rank *rank)
 {
     int64_t value = 1, sum = 0, got = 0;
-    char who[16];
+    char who[32];
     const bool message = rank->context != NULL;
     const int odd = rank->size - 1;
     rank_ok(rank, plait_comm_set_timeout(rank->comm, 300), "setting the deadline");

@@ -30,3 +30,8 @@ ${CC:-cc} -std=c99 -pedantic-errors -Wall -Wextra -Werror $flags "$consumer/cons
 ${CXX:-c++} -std=c++11 -pedantic-errors -Wall -Wextra -Werror $flags "$scratch/consumer.cc" -o "$scratch/cxx" $libraries
 LD_LIBRARY_PATH=$libdir run "$scratch/c"
 LD_LIBRARY_PATH=$libdir run "$scratch/cxx"
+
+echo "a function that throws"
+${CXX:-c++} -std=c++11 -pedantic-errors -Wall -Wextra -Werror -pthread $flags "$consumer/thrower.cc" -o "$scratch/thrower" \
+    $libraries
+LD_LIBRARY_PATH=$libdir env -u RANK -u WORLD_SIZE "$scratch/thrower"
