@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "collectives/cost.h"
 #include "collectives/plan.h"
 
 /* Once a process and kind: a setting that fits some collectives only is not a fault. */
@@ -34,7 +35,7 @@ static struct plan cheapest(enum collective kind, int ranks, int root, size_t bl
         if (folds(*planner, kind, root) < facts->order)
             continue;
         struct plan plan = plan_make(*planner, kind, ranks, root);
-        double cost = plan.planner->cost_ns(&plan, facts, block_size);
+        double cost = cost_plan(&plan, facts, block_size);
         if (!best.planner || cost < least) {
             best = plan;
             least = cost;
@@ -91,8 +92,7 @@ struct plan plan_choose_in_place(const struct plan *staged, size_t block_size, c
     struct plan plan =
         cheapest(staged->kind, staged->ranks, staged->root, block_size, &reading, forced, true);
     if (plan.planner && !forced &&
-        plan.planner->cost_ns(&plan, &reading, block_size) >=
-            staged->planner->cost_ns(staged, facts, block_size))
+        cost_plan(&plan, &reading, block_size) >= cost_plan(staged, facts, block_size))
         plan.planner = NULL;
     return plan;
 }

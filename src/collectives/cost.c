@@ -54,6 +54,16 @@ double cost_message(const struct cost_facts *facts)
     return 2 * line(facts) + MATCH_NS + YIELD_NS * (crowd(facts) - 1);
 }
 
+double cost_plan(const struct plan *plan, const struct cost_facts *facts, size_t size)
+{
+    double cost = plan->planner->cost_ns(plan, facts, size);
+    if (facts->staging == 0 || plan->window_blocks == 0)
+        return cost;
+    double slots = (double)plan->window_blocks * (plan->stages + 1);
+    double further = (double)size * slots / (double)facts->staging - 1;
+    return further > 0 ? cost + further * cost_round(facts) : cost;
+}
+
 double cost_put(const struct cost_facts *facts, double size)
 {
     return rates(facts)->put * crowd(facts) * size;

@@ -19,6 +19,10 @@ static inline struct cost_facts cost_alone(const struct cost_facts *facts)
     return alone;
 }
 
+/* All of a plan for `size` bytes a block: its planner's cost, and a round more for each further piece
+ * that the staging cuts a block into. */
+double cost_plan(const struct plan *plan, const struct cost_facts *facts, size_t size);
+
 /* For `size` bytes that a rank, while all others do the same: */
 double cost_put(const struct cost_facts *facts, double size);   /* writes to its window */
 double cost_fetch(const struct cost_facts *facts, double size); /* reads from others' windows */

@@ -113,6 +113,7 @@ struct cost_facts {
     int cores;             /* of the host, shared by those ranks; 0 if unknown */
     double line_ns;        /* one way of a cache line; 0 if unknown */
     bool windows;          /* peers' staging can be read in place */
+    size_t staging;        /* bytes of it a rank; 0: as much as a plan could want */
     enum fold_order order; /* what the operation, or its caller, asks of reductions at least */
 };
 
