@@ -126,7 +126,8 @@ typedef enum plait_fault_kind {
     PLAIT_FAULT_STUCK,       /**< the culprit entered the operation and does not move on */
     PLAIT_FAULT_MISMATCH,    /**< the culprit made another call */
     PLAIT_FAULT_ABORTED,     /**< the culprit called abort */
-    PLAIT_FAULT_FUNCTION     /**< the culprit's function, of an operation of its own, returned an error */
+    PLAIT_FAULT_FUNCTION,    /**< the culprit's function, of an operation of its own, returned an error */
+    PLAIT_FAULT_NO_MEMORY    /**< the culprit has no memory for what the operation needs */
 } plait_fault_kind;
 
 /** Something that went wrong, with its culprit. All strings are terminated. */
@@ -290,7 +291,7 @@ typedef struct plait_world_facts {
     const char *kernels;   /**< "avx512" */
     double line_ns;        /**< a cache line's way between two ranks' cores at start; 0 if not measured */
     int cores;             /**< cores that the ranks of this host may use between them */
-    size_t staging_size;   /**< bytes of shared memory of each rank that a communicator stages through */
+    size_t staging_size;   /**< bytes of shared memory of each rank that the world's communicator stages through */
 } plait_world_facts;
 
 /** Fills `facts`; PLAIT_INVALID_ARGUMENT if its struct_size is not set. Any thread. */
@@ -319,8 +320,9 @@ typedef struct plait_comm_options {
  * Splits `parent`: ranks that pass the same colour (>= 0) share a new
  * communicator, ordered by key, then by rank in the parent. A collective call
  * of all ranks of `parent`, which blocks. Opens no connection. A rank can be in
- * 1024 communicators at a time; eight of them, the world's own included, have
- * large staging memory, further ones 16 KiB a rank, which is slower.
+ * 1024 communicators at a time. One takes less than 64 KiB of a rank's memory and, from its first large
+ * operation until it is destroyed, 512 KiB of shared memory more to stage through; one that is made
+ * while 63 others are there stages through 16 KiB, which is slower.
  *
  *     plait_comm *row = NULL; // of a grid of ranks, `columns` wide
  *     plait_status status = plait_comm_split(plait_world_comm(world), rank / columns, rank, NULL, &row);
@@ -605,7 +607,8 @@ PLAIT_API int plait_type_reduces(plait_type type, plait_op op);
  * Returns PLAIT_OK, or: PLAIT_INVALID_ARGUMENT, PLAIT_INVALID_USAGE (a blocking
  * call from a callback is one), PLAIT_OUT_OF_MEMORY before anything was sent; PLAIT_MISMATCH when another
  * rank made a different call (it fails on all ranks, outputs untouched, the
- * communicator goes on); PLAIT_TIMED_OUT, PLAIT_PEER_LOST, PLAIT_ABORTED, after
+ * communicator goes on), and PLAIT_OUT_OF_MEMORY likewise when a rank has no memory for the staging
+ * that a communicator's first large operation needs; PLAIT_TIMED_OUT, PLAIT_PEER_LOST, PLAIT_ABORTED, after
  * which outputs are undefined and the communicator can only be destroyed. With
  * a work, the last four come out of plait_work_wait() and plait_work_test().
  */

@@ -2,12 +2,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 
 #include "base/clock.h"
 #include "base/handle.h"
 #include "base/status.h"
+#include "collectives/staging.h"
 #include "ending.h"
 #include "group_calls.h"
 #include "work.h"
@@ -39,44 +39,6 @@ struct comm *comm_hold(const plait_comm *handle, const char *function)
 }
 
 /* -------------------------------------------------------------------- making */
-
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23 /* Linux 5.14; Debian 12's headers have it, older ones do not */
-#endif
-
-enum { MAPPED_AHEAD_RANKS = 16 }; /* beyond, a world's start would feel it */
-
-/* Maps staging ahead where each rank does so for itself: a page fault costs more than
- * a small operation, and the first walk round the ring would meet one at every page of every rank. */
-static void map_ahead(const struct group *group)
-{
-    const struct staging *staging = &group->staging;
-    if (!group->transport->maps_apart || group->ranks > MAPPED_AHEAD_RANKS)
-        return;
-    for (int rank = 0; rank < group->ranks; rank++)
-        if (madvise(staging->base[rank], staging->size, MADV_POPULATE_WRITE) != 0)
-            return; /* a kernel before 5.14: the faults come one by one */
-}
-
-/* Where each rank's staging for this communicator lies. */
-static plait_status find_staging(struct comm *comm)
-{
-    struct group *group = &comm->group;
-    struct board *board = group->board;
-    struct staging *staging = &group->staging;
-    if (board == NULL)
-        return PLAIT_OK;
-    staging->base = calloc((size_t)group->ranks, sizeof *staging->base);
-    if (staging->base == NULL)
-        return failure(PLAIT_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", group->ranks);
-    for (int rank = 0; rank < group->ranks; rank++)
-        staging->base[rank] = comm->lane < 0 ? board->seat_staging[rank]
-                                             : board->staging[rank] + (size_t)comm->lane * board->lane_size;
-    staging->size = comm->lane < 0 ? SEAT_STAGING_BYTES : board->lane_size;
-    if (comm->lane >= 0)
-        map_ahead(group);
-    return PLAIT_OK;
-}
 
 static struct cost_facts facts_for(const struct world *world, int ranks, bool windows)
 {
@@ -122,8 +84,6 @@ static plait_status fill(struct comm *comm, const struct comm_plan *plan)
     group->pull_from = world->pull_from;
 
     plait_status status = world->transport->channel_open(world->endpoint, plan->channel);
-    if (status == PLAIT_OK && plan->lane >= 0)
-        status = world->transport->lane_open(world->endpoint, plan->lane);
     if (status != PLAIT_OK)
         return status;
     comm->channel = plan->channel;
@@ -146,7 +106,7 @@ static plait_status fill(struct comm *comm, const struct comm_plan *plan)
     group->crowded = world->engine.crowded;
     group->looks = group->crowded ? 1 : 32;
     group->last_plan = "none yet";
-    return find_staging(comm);
+    return group->board == NULL ? PLAIT_OK : staging_find(group, plan->lane);
 }
 
 plait_status comm_make(struct world *world, const struct comm_plan *plan, struct comm **out)
@@ -182,16 +142,13 @@ plait_status comm_make(struct world *world, const struct comm_plan *plan, struct
 
 /* --------------------------------------------------------------------- ending */
 
-static void mark(unsigned char *byte, int bit, bool used)
-{
-    *byte = (unsigned char)(used ? *byte | 1 << bit : *byte & ~(1 << bit));
-}
-
 void comm_use_places(struct world *world, int channel, int lane, bool used)
 {
-    mark(&world->channels_used[channel / 8], channel % 8, used);
-    if (lane >= 0)
-        mark(&world->lanes_used, lane, used);
+    unsigned char *byte = &world->channels_used[channel / 8];
+    unsigned bit = 1u << channel % 8;
+    uint64_t lane_bit = lane < 0 ? 0 : UINT64_C(1) << lane;
+    *byte = (unsigned char)(used ? *byte | bit : *byte & ~bit);
+    world->lanes_used = used ? world->lanes_used | lane_bit : world->lanes_used & ~lane_bit;
 }
 
 bool comm_places_used(const struct world *world, int channel, int lane)
@@ -223,6 +180,8 @@ void comm_sweep(struct world *world)
             continue;
         }
         *link = comm->next;
+        if (comm->lane >= 0)
+            world->transport->lane_close(world->endpoint, comm->lane);
         comm_use_places(world, comm->channel, comm->lane, false);
         comm_free(comm);
     }
@@ -265,7 +224,6 @@ void comm_free(struct comm *comm)
     if (comm->channel >= 0)
         comm->world->transport->channel_close(comm->world->endpoint, comm->channel);
     board_free(comm->group.board);
-    free(comm->group.staging.base);
     group_clear(&comm->group);
     free(comm->world_ranks);
     free(comm->layout);

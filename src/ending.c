@@ -306,11 +306,20 @@ bool message_settle(struct work *work)
     return true;
 }
 
+static plait_fault_kind kind_of_failure(plait_status status)
+{
+    switch (status) {
+    case PLAIT_MISMATCH: return PLAIT_FAULT_MISMATCH;
+    case PLAIT_OUT_OF_MEMORY: return PLAIT_FAULT_NO_MEMORY;
+    default: return PLAIT_FAULT_FUNCTION;
+    }
+}
+
 void comm_report_failure(struct comm *comm, struct work *work, plait_status status)
 {
     struct fault_record record;
-    write_record(&record, comm, work, status == PLAIT_MISMATCH ? PLAIT_FAULT_MISMATCH : PLAIT_FAULT_FUNCTION,
-                 status, comm->world_ranks[work->execution.waiting], failure_text());
+    write_record(&record, comm, work, kind_of_failure(status), status,
+                 comm->world_ranks[work->execution.waiting], failure_text());
     snprintf(record.sentence, sizeof record.sentence, "%s", failure_text());
     remember(comm, &record);
     tell_handler(comm, &record);

@@ -103,7 +103,7 @@ static void show_finished(struct comm *comm, uint64_t number)
 static void settle_head(struct comm *comm, plait_status status)
 {
     struct work *work = pop(comm);
-    if (status == PLAIT_OK || plait_status_remedy(status) == PLAIT_REMEDY_GO_ON) {
+    if (status == PLAIT_OK || work->execution.refused || plait_status_remedy(status) == PLAIT_REMEDY_GO_ON) {
         show_finished(comm, work->execution.number);
         if (status == PLAIT_OK)
             work_finish(work, PLAIT_OK, NULL);

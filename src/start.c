@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "bootstrap/bootstrap.h"
+#include "collectives/staging.h"
 #include "device/reduce.h"
 #include "memory.h"
 #include "world.h"
@@ -74,17 +75,17 @@ static plait_status choose_transport(struct world *world)
     return PLAIT_OK;
 }
 
-/* Bytes of a staging lane: a few times longer than the readers' second-level
- * cache, so that a slot is out of it before it is written again; shorter where many ranks
- * share a host. */
+/* Bytes of the world's staging lane: longer than the readers' second-level cache, so
+ * that a slot is out of it before it is written again (twice 2 MiB served as well as four times in
+ * measurement, a quarter was a fourth slower); shorter where many ranks share a host. */
 size_t world_lane_size(const struct world *world)
 {
     if (world->settings.staging_size > 0)
         return world->settings.staging_size;
     size_t lane = 4 * world->machine.l2_bytes;
     size_t most = ((size_t)64 << 20) / (size_t)world->size;
-    if (most > (size_t)8 << 20)
-        most = (size_t)8 << 20;
+    if (most > (size_t)4 << 20)
+        most = (size_t)4 << 20;
     if (lane > most)
         lane = most;
     if (lane < (size_t)256 << 10)
@@ -212,9 +213,7 @@ static plait_status meet(struct world *world, int64_t deadline)
     if (cards == NULL)
         return failure(PLAIT_OUT_OF_MEMORY, "no memory for %d ranks", world->size);
 
-    struct endpoint_setup setup = { .rank = world->rank,
-                                    .size = world->size,
-                                    .staging_size = STAGING_LANES * staging };
+    struct endpoint_setup setup = { .rank = world->rank, .size = world->size, .lane_size = staging };
     plait_status status = world->transport->open(&setup, &world->endpoint, blob);
     if (status != PLAIT_OK)
         goto cleanup;
@@ -250,6 +249,8 @@ static plait_status make_world_comm(struct world *world, int64_t deadline)
     struct comm *comm;
     plait_status status = comm_make(world, &plan, &comm);
     free(ranks);
+    if (status == PLAIT_OK && comm->group.board != NULL)
+        staging_change(&comm->group); /* whose memory is there from the start */
     return status;
 }
 

@@ -11,7 +11,7 @@ struct world;
 /* Brings a world to life, with its communicator of all ranks. What a failure leaves is the caller's to free. */
 plait_status world_start(struct world *world, const plait_world_options *options);
 
-/* Bytes of one of its staging lanes. */
+/* Bytes of the staging lane of its own communicator. */
 size_t world_lane_size(const struct world *world);
 
 #endif

@@ -40,7 +40,8 @@ struct world {
     pthread_mutex_t lock; /* guards what follows */
     struct comm *comms;   /* all living ones */
     struct comm *retired; /* destroyed ones whose peers may still read what they left */
-    unsigned char channels_used[BOARD_CHANNELS / 8], lanes_used;
+    unsigned char channels_used[BOARD_CHANNELS / 8];
+    uint64_t lanes_used;
     uint64_t highest_number;   /* of any operation of any communicator that has ended */
     struct fault_record fault; /* the first */
 };
@@ -51,7 +52,7 @@ struct comm {
     struct comm *next; /* of the world */
     struct group group;
     int *world_ranks;
-    int channel, lane;     /* lane -1: the seat's own staging */
+    int channel, lane;     /* lane -1: only the seat's own staging */
     uint64_t first_number; /* of its operations; with the channel, it tells communicators apart */
     int made;              /* communicators split off so far, for names */
     char name[64];

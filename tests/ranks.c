@@ -386,7 +386,7 @@ static void start_rank(struct ranks *ranks, int number)
     rank->number = number;
     rank->size = ranks->setup.size;
     rank->shared = ranks->shared;
-    if (ranks->setup.absent >> number & 1) {
+    if (number < 64 && (ranks->setup.absent >> number & 1) != 0) {
         ranks->excused[number] = true;
         return;
     }

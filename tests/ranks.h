@@ -15,7 +15,7 @@
 
 #include "plait.h"
 
-enum { RANKS_MOST = 64 };
+enum { RANKS_MOST = 256 };
 
 enum ranks_way {
     RANKS_THREADS,    /* threads that meet in a thread group: inproc */
@@ -43,7 +43,7 @@ struct ranks_setup {
     size_t shared_size;       /* bytes of rank.shared */
     int limit_s;              /* the watchdog's; 0: 150 s, for busy machines */
     bool bare;                /* the function creates its world itself, with rank_options() */
-    uint64_t absent;          /* bit r: rank r is not started */
+    uint64_t absent;          /* bit r: rank r < 64 is not started */
     size_t stack_size;        /* bytes, of the ranks that are threads; 0: the system's choice */
 };
 

@@ -102,16 +102,19 @@ static void layouts_do_not_overlap(void **state)
 {
     (void)state;
     static const int peers[] = { 1, 2, 64, 65, 1000 };
-    static const size_t stagings[] = { 0, 1, 128 << 10, (128 << 10) + 1, 1 << 30 };
-    for (size_t i = 0; i < LENGTH(peers) * LENGTH(stagings); i++) {
-        size_t staging = stagings[i % LENGTH(stagings)];
-        struct segment_layout layout = segment_lay_out(peers[i / LENGTH(stagings)], staging);
+    static const size_t sizes[] = { 0, 1, 128 << 10, (128 << 10) + 1, 512 << 10, 4 << 20, 1 << 30 };
+    for (size_t i = 0; i < LENGTH(peers) * LENGTH(sizes); i++) {
+        size_t size = sizes[i % LENGTH(sizes)];
+        struct segment_layout layout = segment_lay_out(peers[i / LENGTH(sizes)], size);
         assert_int_equal(layout.lane_size % (64 << 10), 0);
-        assert_true(layout.lane_size > 0 && layout.lane_size * STAGING_LANES >= staging);
+        assert_true(layout.lane_size > 0 && layout.lane_size >= size);
         assert_true(layout.doorbells >= sizeof(struct segment_header));
         assert_true(layout.channels >= layout.doorbells + (size_t)(layout.peers + 63) / 64 * 8);
         assert_true(layout.lanes >= layout.channels + (size_t)BOARD_CHANNELS * CHANNEL_SIZE);
-        assert_true(layout.mailboxes >= layout.lanes + STAGING_LANES * layout.lane_size);
+        assert_true(layout.mailboxes >= layout.lanes + lane_offset(layout.lane_size, STAGING_LANES));
+        for (int lane = 0; lane < STAGING_LANES; lane++)
+            assert_int_equal(lane_offset(layout.lane_size, lane) + lane_bytes(layout.lane_size, lane),
+                             lane_offset(layout.lane_size, lane + 1));
         assert_true(layout.size > layout.mailboxes);
         assert_int_equal((layout.channels | layout.lanes | layout.mailboxes | layout.size) % SEGMENT_PAGE, 0);
     }
@@ -182,9 +185,7 @@ static int make_disguise(enum disguise disguise, const struct segment_layout *la
     case OTHER_RANK: other.rank = 4; break;
     case OTHER_PID: other.pid = 99; break;
     case OTHER_WORLD: other.generation = 8; break;
-    case OTHER_LANES:
-        other_layout = segment_lay_out(layout->peers, 2 * STAGING_LANES * layout->lane_size);
-        break;
+    case OTHER_LANES: other_layout = segment_lay_out(layout->peers, 2 * layout->lane_size); break;
     }
     assert_int_equal(segment_make_shared(segment, &other_layout, &other), PLAIT_OK);
     return dup(segment->fd);

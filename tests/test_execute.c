@@ -11,6 +11,7 @@
 #include "base/collective.h"
 #include "base/status.h"
 #include "collectives/execute.h"
+#include "collectives/staging.h"
 #include "data.h"
 #include "ranks.h"
 
@@ -21,7 +22,7 @@ struct row {
     const char *name;
     int ranks;
     const char *plan; /* forced, or "auto" */
-    size_t staging;   /* bytes */
+    size_t staging;   /* bytes; 0: a seat's, then a lane */
     size_t most;      /* elements of a block */
     size_t target;    /* bytes of a chunk; 0: the program's own */
     enum stores stores;
@@ -70,9 +71,7 @@ static void open_endpoints(struct stage *stage)
     static const unsigned char key[32];
     struct peer peers[MOST_RANKS];
     for (int rank = 0; rank < ranks; rank++) {
-        struct endpoint_setup setup = { .rank = rank,
-                                        .size = ranks,
-                                        .staging_size = STAGING_LANES * (64 << 10) };
+        struct endpoint_setup setup = { .rank = rank, .size = ranks, .lane_size = 64 << 10 };
         stage->actors[rank].rank = rank;
         assert_int_equal(transport_inproc.open(&setup, &stage->actors[rank].endpoint, blobs[rank]), PLAIT_OK);
         peers[rank] = (struct peer){ .rank = rank, .pid = 1, .blob = blobs[rank] };
@@ -110,6 +109,10 @@ static void make_group(struct stage *stage, struct actor *actor)
                         .stream_above = 5000,
                         .sources = malloc(ranks * sizeof(void *)),
                         .gathered = malloc(ranks * NOTICE_BYTES) };
+    if (row->staging == 0) {
+        assert_int_equal(staging_find(group, 1), PLAIT_OK);
+        return;
+    }
     group->staging.base = calloc(ranks, sizeof(unsigned char *));
     group->staging.size = row->staging;
     for (size_t rank = 0; rank < ranks; rank++)
@@ -337,7 +340,6 @@ static void close_all(struct stage *stage)
     for (int rank = 0; rank < stage->row->ranks; rank++) {
         struct group *group = &stage->actors[rank].group;
         board_free(group->board);
-        free(group->staging.base);
         group_clear(group);
         transport_inproc.close(stage->actors[rank].endpoint);
     }
@@ -389,6 +391,7 @@ static const struct row rows[] = {
     { "3 ranks, two-phase", 3, "direct-two-phase", 4096 + 64, 3000, 0, AUTO, true, 10 },
     { "3 ranks, chunks of 256 bytes", 3, "direct", 16384, 3000, 256, AUTO, true, 10 },
     { "5 ranks, two-phase, calls that differ", 5, "direct-two-phase", 16384, 5000, 0, AUTO, true, 40 },
+    { "5 ranks that change to a lane", 5, "direct", 0, 2000, 0, AUTO, true, 5 },
     { "9 ranks in a seat's staging", 9, "direct", SEAT_STAGING_BYTES, 2000, 0, AUTO, true, 5 },
     { "9 ranks, the smallest ring", 9, "direct", 4 * 9 * 64, 300, 0, AUTO, true, 5 },
     { "2 ranks, ring", 2, "ring", 16384, 3000, 64, AUTO, true, 10 },

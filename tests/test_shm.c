@@ -105,7 +105,7 @@ static void be_rank(const struct plan *plan, struct site *site, int rank)
 {
     struct endpoint *endpoint = NULL;
     struct peer peers[RANKS_MAX];
-    struct endpoint_setup setup = { .rank = rank, .size = plan->size, .staging_size = 128 << 10 };
+    struct endpoint_setup setup = { .rank = rank, .size = plan->size, .lane_size = 64 << 10 };
     if (plan->no_pidfd && !forbid_pidfd())
         _exit(77);
     logging_site = site;
@@ -485,7 +485,7 @@ static void the_wrong_key_does_not_get_in(void **state)
     unsigned char blobs[2][TRANSPORT_BLOB_BYTES];
     struct peer peers[2];
     for (int i = 0; i < 2; i++) {
-        struct endpoint_setup setup = { .rank = i, .size = 2, .staging_size = 128 << 10 };
+        struct endpoint_setup setup = { .rank = i, .size = 2, .lane_size = 64 << 10 };
         assert_int_equal(transport_shm.open(&setup, &endpoints[i], blobs[i]), PLAIT_OK);
         peers[i] = (struct peer){ .rank = i, .pid = getpid(), .blob = blobs[i] };
     }

@@ -59,8 +59,8 @@ static void run_nothing_run(struct rank *rank)
 
 /* ---------------------------------------------------------------- lanes, channels */
 
-/* The world's communicator has one lane, the first other one the next; later ones have the seat's
- * staging, and a lane that becomes free is given again. */
+/* The world's communicator has one lane, the first other one the next; later ones have only the seat's
+ * staging, and a lane that becomes free is given again. Who has a lane changes to it at need. */
 static void run_lanes(struct rank *rank)
 {
     plait_comm *comms[STAGING_LANES + 1];
@@ -71,8 +71,13 @@ static void run_lanes(struct rank *rank)
                    look(comms[i])->lane);
         rank_check(rank, look(comms[i])->channel == i + 1, "communicator %d has channel %d", i,
                    look(comms[i])->channel);
+        if (i > 2 && i < STAGING_LANES - 3)
+            continue;
         for (size_t count = 0; count < 100000; count = count * 7 + 3)
             sums_up(rank, comms[i], count);
+        size_t size = rank->size > 1 && lane >= 0 ? FURTHER_LANE_BYTES : SEAT_STAGING_BYTES;
+        rank_check(rank, look(comms[i])->group.staging.size == size,
+                   "communicator %d stages through %zu bytes", i, look(comms[i])->group.staging.size);
     }
     rank_ok(rank, plait_comm_destroy(comms[0]), "destroying the first");
     rank_meet(rank);

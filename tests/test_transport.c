@@ -47,7 +47,7 @@ static void party_open(struct party *party, const struct transport *transport, i
 {
     *party = (struct party){ .transport = transport, .size = size };
     for (int i = 0; i < size; i++) {
-        struct endpoint_setup setup = { .rank = i, .size = size, .staging_size = 256 << 10 };
+        struct endpoint_setup setup = { .rank = i, .size = size, .lane_size = 64 << 10 };
         assert_int_equal(transport->open(&setup, &party->endpoints[i], party->blobs[i]), PLAIT_OK);
         party->peers[i] = (struct peer){ .rank = i, .pid = getpid(), .blob = party->blobs[i] };
     }
@@ -525,11 +525,11 @@ static void boards_show_what_others_wrote(void **state)
 
     assert_int_equal(atomic_load(&left->seats[0]->notices[0].number), 0);
     atomic_store(&right->seats[0]->notices[1].number, 42); /* rank 2's own */
-    right->staging[0][STAGING_LANES * right->lane_size - 1] = 7;
+    right->staging[0][lane_offset(right->lane_size, STAGING_LANES) - 1] = 7;
     right->seat_staging[0][SEAT_STAGING_BYTES - 1] = 8;
     left->seat_staging[1][0] = 9; /* rank 0's own */
     assert_int_equal(atomic_load(&left->seats[0]->notices[1].number), 42);
-    assert_int_equal(left->staging[0][STAGING_LANES * right->lane_size - 1], 7);
+    assert_int_equal(left->staging[0][lane_offset(right->lane_size, STAGING_LANES) - 1], 7);
     assert_int_equal(left->seat_staging[0][SEAT_STAGING_BYTES - 1], 8);
     assert_int_equal(right->seat_staging[1][0], 9);
     assert_int_equal((uintptr_t)left->seats[0] % 128, 0);
@@ -539,7 +539,7 @@ static void boards_show_what_others_wrote(void **state)
     /* A leaver's memory stays for those who still read it. */
     transport->close(party.endpoints[2]);
     party.endpoints[2] = NULL;
-    assert_int_equal(left->staging[0][STAGING_LANES * left->lane_size - 1], 7);
+    assert_int_equal(left->staging[0][lane_offset(left->lane_size, STAGING_LANES) - 1], 7);
     assert_int_equal(transport->life(party.endpoints[0], 2), LIFE_LEFT);
     board_free(left);
     board_free(right);
@@ -578,7 +578,7 @@ static void peers_that_do_not_exist_are_refused(void **state)
 static struct mailbox *mailbox_from(struct party *party, int sender, int receiver)
 {
     struct board *board = party->transport->board(party->endpoints[receiver], 0, &sender, 1);
-    struct mailbox *boxes = (struct mailbox *)(void *)(board->staging[0] + STAGING_LANES * board->lane_size);
+    struct mailbox *boxes = (struct mailbox *)(void *)(board->staging[0] + lane_offset(board->lane_size, STAGING_LANES));
     board_free(board);
     return &boxes[receiver];
 }

@@ -162,7 +162,7 @@ static const struct setting table[] = {
     { "PLAIT_FILE", "file", "", "A file through which the ranks find each other.",
       parse_text, FIELD(file), { NULL }, "a path that all ranks can write" },
     { "PLAIT_STAGING_SIZE", "", "by cache size",
-      "Shared memory of each rank that a communicator stages its payload through.",
+      "Shared memory of each rank that payload is staged through; 512K at most in split communicators.",
       parse_staging_size, FIELD(staging_size), { NULL }, "bytes from 64K to 1G; K, M and G are powers of 1024" },
     { "PLAIT_STORES", "", "auto", "How payload is written to shared memory.",
       parse_stores, FIELD(stores), { "auto", "ordinary", "streamed" }, NULL },

@@ -13,6 +13,7 @@
 #include "collectives/offer.h"
 #include "collectives/profile.h"
 #include "collectives/recheck.h"
+#include "collectives/staging.h"
 #include "collectives/steps.h"
 #include "collectives/verdict.h"
 
@@ -27,7 +28,7 @@ static size_t round_up(size_t value, size_t to)
 
 /* Deals the blocks' elements to chunks: no more than the plan's target, and
  * small enough that the staging holds a slot for each stage and one more. */
-static void deal_chunks(struct execution *x)
+static void deal_chunks(struct execution *x, const struct staging *ring)
 {
     const struct plan *plan = &x->program->plan;
     if (x->call.count == 0) { /* messages without bytes still order the ranks */
@@ -36,7 +37,7 @@ static void deal_chunks(struct execution *x)
     }
     size_t most = x->program->target / x->element_size;
     if (plan->window_blocks > 0) {
-        size_t slot_room = x->group->staging.size / (size_t)(plan->stages + 1) / (size_t)plan->window_blocks;
+        size_t slot_room = ring->size / (size_t)(plan->stages + 1) / (size_t)plan->window_blocks;
         slot_room = slot_room / LINE_BYTES * LINE_BYTES;
         if (most > slot_room / x->element_size)
             most = slot_room / x->element_size;
@@ -58,10 +59,9 @@ static void deal_chunks(struct execution *x)
 }
 
 /* Takes the next slots of the ring. All ranks take the same. */
-static void take_slots(struct execution *x)
+static void take_slots(struct execution *x, const struct staging *ring)
 {
     const struct plan *plan = &x->program->plan;
-    struct staging *ring = &x->group->staging;
     x->stride = round_up(x->chunk_count * x->element_size, LINE_BYTES);
     x->slot_size = x->stride * (size_t)plan->window_blocks;
     x->slot_first = ring->position + x->slot_size <= ring->size ? ring->position : 0;
@@ -143,9 +143,13 @@ static plait_status prepare_steps(struct execution *x)
     const struct plan *plan = &x->program->plan;
     x->work_element_size =
         collective_reduces(x->call.kind) ? plait_type_size(fold_accumulator(&x->call)) : x->element_size;
-    deal_chunks(x);
+    x->changes = staging_wants_lane(&x->group->staging, plan, x->call.count * x->element_size);
+    if (x->changes && !staging_reserve(x->group))
+        offer_refuse_lane(x);
+    struct staging ring = x->changes ? staging_in_lane(x->group) : x->group->staging;
+    deal_chunks(x, &ring);
     if (plan->window_blocks > 0)
-        take_slots(x);
+        take_slots(x, &ring);
     x->stream_output = output_elements(x) * x->element_size > x->group->stream_above;
     return make_room(x);
 }
@@ -170,7 +174,7 @@ static plait_status begin(struct execution *x, struct group *group, const struct
     x->element_size = plait_type_size(call->type);
     x->tick = 0;
     x->stage = x->index = x->waiting = x->open = 0;
-    x->asked = x->moved = false;
+    x->asked = x->moved = x->refused = false;
     x->contribution = 0;
     x->given = call->input;
     x->verdict = 0;
@@ -311,6 +315,26 @@ static void run_steps(struct execution *x)
         finish(x);
 }
 
+/* All have met: they stage in the lane from now on, if all have one. */
+static void change_staging(struct execution *x)
+{
+    int rank = offer_lane_refused_by(x);
+    if (rank < 0) {
+        staging_change(x->group);
+        return;
+    }
+    staging_give_up(x->group);
+    x->waiting = rank; /* the culprit */
+    x->refused = true;
+    x->phase = PHASE_DONE;
+    x->status =
+        failure(PLAIT_OUT_OF_MEMORY,
+                "operation %llu: rank %d has no memory for the %zu bytes of staging that a call of this "
+                "size needs; it fails on all ranks and no output was touched; give the host or container "
+                "more memory and try again, or make smaller calls",
+                (unsigned long long)(x->number - x->group->uncounted), rank, x->group->staging.lane_size);
+}
+
 /* All have met: what needs no steps is done, the rest begins. */
 static void proceed(struct execution *x)
 {
@@ -321,7 +345,9 @@ static void proceed(struct execution *x)
     }
     if (x->ready && offer_accepted(x)) {
         x->program = x->program->in_place;
-        deal_chunks(x);
+        deal_chunks(x, &x->group->staging);
+    } else if (x->changes && x->phase == PHASE_MEET) {
+        change_staging(x);
     }
     if (x->phase == PHASE_MEET)
         x->phase = PHASE_STEPS;
@@ -329,7 +355,8 @@ static void proceed(struct execution *x)
 
 plait_status execution_advance(struct execution *x)
 {
-    if (x->phase == PHASE_MEET && x->program != NULL && x->program->plan.window_blocks > 0 && !x->ready)
+    if (x->phase == PHASE_MEET && x->program != NULL && x->program->plan.window_blocks > 0 && !x->ready &&
+        !x->changes)
         x->phase = PHASE_STEPS; /* the steps put the notice up, with the first slot */
     if (x->phase == PHASE_MEET) {
         if (!x->published)

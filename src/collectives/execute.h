@@ -31,6 +31,8 @@ struct execution {
     struct profile *profile;       /* of its time; NULL: nobody wants to know */
     uint64_t offer[2];             /* what this rank's notice says of its buffers (offer.h) */
     bool ready;                    /* for an in-place plan, if all are */
+    bool changes;                  /* to the group's lane first (staging.h) */
+    bool refused;                  /* some rank has no memory for it: all know, and end alike */
     size_t contribution;           /* bytes that ride in a rank's notice, if it gives any */
     const unsigned char *given;    /* this rank's */
     size_t element_size, work_element_size;
@@ -62,7 +64,7 @@ static inline const struct call *execution_call(const struct execution *executio
 plait_status execution_begin(struct execution *execution, struct group *group, const struct call *call);
 
 /* Goes as far as it can without waiting. PLAIT_IN_PROGRESS, or how it ended.
- * PLAIT_MISMATCH leaves the group usable; any other failure ends it. */
+ * PLAIT_MISMATCH leaves the group usable, and so does what ended it as refused; any other failure ends it. */
 plait_status execution_advance(struct execution *execution);
 
 /* Cancels what is queued; buffers are the caller's again afterwards. */

@@ -35,6 +35,7 @@ void group_clear(struct group *group)
     free(group->gathered);
     free(atomic_load(&group->profile));
     free(group->exchange);
+    free(group->staging.base);
     free(group->shown);
     group->transfers = NULL;
     group->transfer_room = 0;
@@ -45,5 +46,6 @@ void group_clear(struct group *group)
     atomic_store(&group->profiling, NULL);
     atomic_store(&group->profile, NULL);
     group->exchange = NULL;
+    group->staging.base = NULL;
     group->shown = NULL;
 }

@@ -19,10 +19,14 @@ struct exchange;
 enum { SIZE_CLASSES = 64 }; /* a class for each power of two of a block's bytes */
 
 /* The staging of a group: one ring, at the same place on every rank. The place
- * moves on by the same amount on all ranks, since all run the same operations. */
+ * moves on by the same amount on all ranks, since all run the same operations. It begins in
+ * the seats, and changes to a lane at the first operation for which those are too small (staging.h). */
 struct staging {
     unsigned char **base;         /* each rank's, NULL without windows */
     size_t size;                  /* bytes */
+    int lane;                     /* that it is in, or can change to */
+    size_t lane_size;             /* bytes of the lane that it can change to; 0: it does no more */
+    bool reserved;                /* this rank's lane has its memory */
     size_t position;              /* where the next operation's first slot may begin */
     size_t last_first, last_size; /* the ring's bytes that the previous operation used... */
     uint64_t last_number;         /* ...and its number */

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/status.h"
+#include "collectives/staging.h"
 
 enum { PROVED_RANKS = 16 }; /* proving more takes longer than a debug run should wait */
 
@@ -12,11 +13,11 @@ static int size_class(size_t size)
     return size == 0 ? 0 : 63 - __builtin_clzll((unsigned long long)size);
 }
 
-/* Room that the plan's slots need in the smallest staging: one for each stage and one more, of
+/* Room that the plan's slots need at least: one for each stage and one more, of
  * a cache line a block. */
 static bool windows_fit(const struct group *group, const struct plan *plan)
 {
-    return (size_t)plan->window_blocks * 64 * (size_t)(plan->stages + 1) <= group->staging.size;
+    return (size_t)plan->window_blocks * 64 * (size_t)(plan->stages + 1) <= staging_reach(&group->staging);
 }
 
 /* Must its contributions be folded in the order of ranks? */

@@ -7,7 +7,7 @@
 
 /* In the first word, beneath the input's ticket, or its address where it is private memory. The second word is
  * the output's ticket. */
-enum { READY = 1, PRIVATE = 2, FLAG_BITS = 2 };
+enum { READY = 1, PRIVATE = 2, NO_LANE = 4, FLAG_BITS = 3 };
 
 static size_t shown_size(const struct execution *x, int rank, enum buffer buffer)
 {
@@ -102,4 +102,21 @@ bool offer_accepted(struct execution *x)
                 return false;
         }
     return true;
+}
+
+void offer_refuse_lane(struct execution *x)
+{
+    x->offer[0] |= NO_LANE;
+}
+
+int offer_lane_refused_by(const struct execution *x)
+{
+    for (int rank = 0; rank < x->group->ranks; rank++) {
+        uint64_t word = x->offer[0];
+        if (rank != x->group->rank)
+            memcpy(&word, notice_of(x, rank)->data, sizeof word);
+        if ((word & NO_LANE) != 0)
+            return rank;
+    }
+    return -1;
 }

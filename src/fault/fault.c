@@ -15,6 +15,7 @@ static const char *verb(plait_fault_kind kind)
     case PLAIT_FAULT_MISMATCH: return "made another call";
     case PLAIT_FAULT_ABORTED: return "aborted";
     case PLAIT_FAULT_FUNCTION: return "has a function that failed";
+    case PLAIT_FAULT_NO_MEMORY: return "has no memory for the operation";
     case PLAIT_FAULT_NONE: break;
     }
     return "failed";

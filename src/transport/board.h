@@ -15,9 +15,10 @@ enum {
     NOTICE_LINES = 9,         /* further lines that carry the rest of it, */
     NOTICE_LINE_BYTES = 56,   /* so much each */
     NOTICE_BYTES = NOTICE_INLINE_BYTES + NOTICE_LINES * NOTICE_LINE_BYTES,
-    BOARD_CHANNELS = 1024,      /* communicators a rank can be in at a time */
-    SEAT_STAGING_BYTES = 16384, /* staging of a channel that has no lane */
-    STAGING_LANES = 8           /* communicators that have a lane; memory is taken at first use */
+    BOARD_CHANNELS = 1024,         /* communicators a rank can be in at a time */
+    SEAT_STAGING_BYTES = 16384,    /* staging of a channel that has no lane */
+    STAGING_LANES = 64,            /* communicators that have a lane; memory is taken at first use */
+    FURTHER_LANE_BYTES = 512 << 10 /* of a lane but the first, which may be longer */
 };
 
 /* What a rank has to say in one operation. Two a seat, by the parity of the
@@ -65,8 +66,21 @@ struct board {
     struct bell **bells;
     unsigned char **heaps; /* start of each rank's heap; NULL where there is none, or it can't be reached */
     size_t *heap_sizes;
-    size_t lane_size; /* bytes; STAGING_LANES of them follow each other; same for all ranks */
+    size_t lane_size; /* bytes of the first lane; same for all ranks */
 };
+
+/* STAGING_LANES lanes follow each other. The first is the world's; the others are no longer than what
+ * a rank can afford to have many of. */
+static inline size_t lane_bytes(size_t first_size, int lane)
+{
+    return lane == 0 || first_size < FURTHER_LANE_BYTES ? first_size : FURTHER_LANE_BYTES;
+}
+
+/* Where a lane begins; for STAGING_LANES, where the last one ends. */
+static inline size_t lane_offset(size_t first_size, int lane)
+{
+    return lane == 0 ? 0 : first_size + (size_t)(lane - 1) * lane_bytes(first_size, lane);
+}
 
 struct segment;
 /* The board of `count` mapped segments, at least one; NULL without memory for it. For board_free(). */

@@ -97,7 +97,7 @@ static plait_status inproc_open(const struct endpoint_setup *setup, struct endpo
     struct inproc *inproc = calloc(1, sizeof *inproc);
     struct shared_segment *shared = calloc(1, sizeof *shared);
     struct segment_owner owner = { .rank = setup->rank, .pid = getpid() };
-    struct segment_layout layout = segment_lay_out(setup->size, setup->staging_size);
+    struct segment_layout layout = segment_lay_out(setup->size, setup->lane_size);
     plait_status status;
     if (inproc == NULL || shared == NULL) {
         status = failure(PLAIT_OUT_OF_MEMORY, "no memory for the endpoint of rank %d", setup->rank);
@@ -195,6 +195,7 @@ const struct transport transport_inproc = {
     .life = inproc_life,
     .channel_open = room_channel_open,
     .lane_open = room_lane_open,
+    .lane_close = room_lane_close,
     .channel_close = room_channel_close,
     .heap = room_heap,
     .heap_take = room_heap_take,

@@ -222,8 +222,19 @@ plait_status room_lane_open(struct endpoint *endpoint, int lane)
     const struct segment *own = room->segments[room->own_index];
     char what[48];
     snprintf(what, sizeof what, "staging lane %d", lane);
-    return segment_reserve(own, own->layout.lanes + (size_t)lane * own->layout.lane_size,
-                           own->layout.lane_size, what);
+    plait_status status = segment_reserve(own, own->layout.lanes + lane_offset(own->layout.lane_size, lane),
+                                          lane_bytes(own->layout.lane_size, lane), what);
+    if (status != PLAIT_OK)
+        room_lane_close(endpoint, lane);
+    return status;
+}
+
+void room_lane_close(struct endpoint *endpoint, int lane)
+{
+    struct room *room = room_of(endpoint);
+    const struct segment *own = room->segments[room->own_index];
+    segment_give(own, own->layout.lanes + lane_offset(own->layout.lane_size, lane),
+                 lane_bytes(own->layout.lane_size, lane));
 }
 
 size_t room_heap(struct endpoint *endpoint, unsigned char **base)

@@ -40,6 +40,7 @@ bool room_progress(struct endpoint *endpoint);
 plait_status room_channel_open(struct endpoint *endpoint, int channel);
 void room_channel_close(struct endpoint *endpoint, int channel);
 plait_status room_lane_open(struct endpoint *endpoint, int lane);
+void room_lane_close(struct endpoint *endpoint, int lane);
 size_t room_heap(struct endpoint *endpoint, unsigned char **base);
 plait_status room_heap_take(struct endpoint *endpoint, size_t offset, size_t size);
 void room_heap_give(struct endpoint *endpoint, size_t offset, size_t size);

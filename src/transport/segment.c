@@ -52,16 +52,16 @@ static size_t heap_room(size_t peers, size_t before)
     return (size_t)room / heap_grain * heap_grain;
 }
 
-struct segment_layout segment_lay_out(int peers, size_t staging_size)
+struct segment_layout segment_lay_out(int peers, size_t lane_size)
 {
     struct segment_layout layout = { .peers = peers, .lane_size = default_lane_size };
-    if (staging_size > 0)
-        layout.lane_size = round_up((staging_size + STAGING_LANES - 1) / STAGING_LANES, lane_grain);
+    if (lane_size > 0)
+        layout.lane_size = round_up(lane_size, lane_grain);
     size_t words = ((size_t)peers + 63) / 64;
     layout.doorbells = SEGMENT_PAGE;
     layout.channels = layout.doorbells + round_up(words * sizeof(uint64_t), SEGMENT_PAGE);
     layout.lanes = layout.channels + (size_t)BOARD_CHANNELS * CHANNEL_SIZE;
-    layout.mailboxes = layout.lanes + STAGING_LANES * layout.lane_size;
+    layout.mailboxes = layout.lanes + lane_offset(layout.lane_size, STAGING_LANES);
     layout.heap = round_up(layout.mailboxes + (size_t)peers * sizeof(struct mailbox), heap_grain);
     layout.heap_size = heap_room((size_t)peers, layout.heap);
     layout.size = layout.heap + layout.heap_size;
@@ -266,6 +266,11 @@ plait_status segment_reserve(const struct segment *segment, size_t offset, size_
                          "rank %d got %zu of %zu bytes of shared memory for its %s; give the host or "
                          "container more memory, or lower PLAIT_STAGING_SIZE",
                          segment->rank, done, size, what);
+}
+
+void segment_give(const struct segment *segment, size_t offset, size_t size)
+{
+    madvise(segment->base + offset, size, segment->fd < 0 ? MADV_DONTNEED : MADV_REMOVE);
 }
 
 plait_status segment_heap_take(const struct segment *segment, size_t offset, size_t size)

@@ -21,13 +21,13 @@
 #include "plait.h"
 #include "transport/board.h"
 
-enum { SEGMENT_PAGE = 4096, SEGMENT_VERSION = 2 };
+enum { SEGMENT_PAGE = 4096, SEGMENT_VERSION = 3 };
 enum segment_state { SEGMENT_HERE = 1, SEGMENT_LEFT };
 
 /* Where things lie. Follows from the two numbers it begins with. */
 struct segment_layout {
-    int peers; /* ranks with a mailbox, the owner among them */
-    size_t lane_size;
+    int peers;        /* ranks with a mailbox, the owner among them */
+    size_t lane_size; /* of the first; lane_bytes() and lane_offset() tell of the others */
     size_t doorbells, channels, lanes, mailboxes, heap; /* offsets */
     size_t heap_size; /* the owner's choice; 0 also where it could not be mapped */
     size_t size;
@@ -60,8 +60,8 @@ struct segment_owner {
     uint64_t generation;
 };
 
-/* `staging_size` is for all lanes and is rounded up to whole 64 KiB a lane; 0 lets this choose. */
-struct segment_layout segment_lay_out(int peers, size_t staging_size);
+/* `lane_size` is of the first lane and is rounded up to whole 64 KiB; 0 lets this choose. */
+struct segment_layout segment_lay_out(int peers, size_t lane_size);
 
 /* Make this rank's segment: as a memfd, or for threads of this process. Header, doorbells and
  * the first lane are reserved. */
@@ -77,7 +77,10 @@ plait_status segment_map(struct segment *segment, const struct segment_layout *l
 /* Sees to the memory of a part of the own segment. `what` is for the sentence: "channel 3". */
 plait_status segment_reserve(const struct segment *segment, size_t offset, size_t size, const char *what);
 
-/* The same for a part of the heap, which is zero then; and gives it back. */
+/* Gives the memory of a part back. */
+void segment_give(const struct segment *segment, size_t offset, size_t size);
+
+/* segment_reserve() for a part of the heap, which is zero then; and gives it back. */
 plait_status segment_heap_take(const struct segment *segment, size_t offset, size_t size);
 void segment_heap_give(const struct segment *segment, size_t offset, size_t size);
 

@@ -21,7 +21,7 @@
 
 struct shm {
     struct room room;
-    size_t staging_size;
+    size_t lane_size;
     int listener;
     int held; /* the end of the pipe that closes when this process ends, or -1 */
 
@@ -73,7 +73,7 @@ static plait_status shm_open_endpoint(const struct endpoint_setup *setup, struct
     if (shm == NULL)
         return failure(PLAIT_OUT_OF_MEMORY, "no memory for the endpoint of rank %d", setup->rank);
     shm->listener = shm->held = -1;
-    shm->staging_size = setup->staging_size;
+    shm->lane_size = setup->lane_size;
     plait_status status = room_open(&shm->room, setup);
     if (status == PLAIT_OK)
         status = join_listen(&shm->listener, mine.name);
@@ -145,7 +145,7 @@ static plait_status make_own(struct shm *shm, int *lifeline)
     struct segment_owner owner = { .rank = shm->room.rank,
                                    .pid = getpid(),
                                    .generation = shm->room.generation };
-    struct segment_layout layout = segment_lay_out(shm->count, shm->staging_size);
+    struct segment_layout layout = segment_lay_out(shm->count, shm->lane_size);
     plait_status status = segment_make_shared(&shm->segments[shm->room.own_index], &layout, &owner);
     if (status == PLAIT_OK)
         status = make_lifeline(shm, lifeline);
@@ -238,6 +238,7 @@ const struct transport transport_shm = {
     .life = shm_life,
     .channel_open = room_channel_open,
     .lane_open = room_lane_open,
+    .lane_close = room_lane_close,
     .channel_close = room_channel_close,
     .heap = room_heap,
     .heap_take = room_heap_take,

@@ -74,7 +74,7 @@ struct endpoint; /* each transport has its own, beginning with struct endpoint_h
 
 struct endpoint_setup {
     int rank, size;      /* of the world */
-    size_t staging_size; /* bytes wanted for STAGING_LANES lanes; a multiple of 64 KiB a lane */
+    size_t lane_size; /* bytes wanted for the first staging lane; rounded up to 64 KiB */
 };
 
 struct transport {
@@ -108,8 +108,10 @@ struct transport {
     plait_status (*channel_open)(struct endpoint *endpoint, int channel);
     void (*channel_close)(struct endpoint *endpoint, int channel);
 
-    /* This rank's staging lane `lane`: makes sure of its memory, which it keeps. */
+    /* This rank's staging lane `lane`: makes sure of its memory, all or nothing; and gives it back, whether
+     * it has any or not, when nobody reads it. */
     plait_status (*lane_open)(struct endpoint *endpoint, int lane);
+    void (*lane_close)(struct endpoint *endpoint, int lane);
 
     /* Memory of this rank's that peers read in place: its addresses, which all ranks know by their offsets
      * from `base` (0 bytes of them: there is none); and the memory behind a part of it, in whole pages. */

@@ -189,7 +189,7 @@ static void damage_a_mailbox(struct bytes bytes)
     unsigned char blobs[2][TRANSPORT_BLOB_BYTES];
     struct peer peers[2];
     for (int i = 0; i < 2; i++) {
-        struct endpoint_setup setup = { .rank = i, .size = 2, .staging_size = 64 << 10 };
+        struct endpoint_setup setup = { .rank = i, .size = 2, .lane_size = 64 << 10 };
         if (transport->open(&setup, &endpoints[i], blobs[i]) != PLAIT_OK)
             abort();
         peers[i] = (struct peer){ .rank = i, .pid = getpid(), .blob = blobs[i] };
@@ -218,7 +218,7 @@ static void damage_a_mailbox(struct bytes bytes)
     int sender = 0;
     struct board *board = transport->board(endpoints[1], 0, &sender, 1);
     struct mailbox *box =
-        (struct mailbox *)(void *)(board->staging[0] + STAGING_LANES * board->lane_size) + 1;
+        (struct mailbox *)(void *)(board->staging[0] + lane_offset(board->lane_size, STAGING_LANES)) + 1;
     board_free(board);
     while (bytes.left > 0) {
         size_t at = next_byte(&bytes) * 8u % offsetof(struct mailbox, eager);
