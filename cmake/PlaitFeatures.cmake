@@ -33,8 +33,8 @@ if(LIBFABRIC_FOUND)
     set(found "libfabric ${LIBFABRIC_VERSION}")
 endif()
 plait_with(LIBFABRIC "${found}" "libfabric-dev"
-    "will carry ranks on several hosts (this version stays inside one)"
-    "nothing today (this version stays inside one host); later, ranks on several hosts")
+    "carries ranks on several hosts; opened at run time, when they are"
+    "ranks can't be on several hosts")
 
 set(found "")
 find_package(CUDAToolkit QUIET)

@@ -73,8 +73,12 @@ enum { TRANSPORT_BLOB_BYTES = 128 };
 struct endpoint; /* each transport has its own, beginning with struct endpoint_head */
 
 struct endpoint_setup {
-    int rank, size;      /* of the world */
+    int rank, size;   /* of the world */
     size_t lane_size; /* bytes wanted for the first staging lane; rounded up to 64 KiB */
+    /* For a network; NULL where nothing is known or asked for. */
+    const char *provider, *interface; /* as the settings say */
+    const char *toward;               /* a host that all ranks reach */
+    bool no_writes;                   /* messages alone, even where remote writes can be had; for tests */
 };
 
 struct transport {
@@ -137,5 +141,6 @@ void board_free(struct board *board);
 
 extern const struct transport transport_inproc;
 extern const struct transport transport_shm;
+extern const struct transport transport_ofi; /* open() fails in builds without libfabric */
 
 #endif
