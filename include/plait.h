@@ -226,7 +226,7 @@ typedef struct plait_world_options {
     size_t job_key_size;      /**< bytes */
     int64_t timeout_ms;       /**< deadline of an operation; 0: 600 000; < 0: none; PLAIT_TIMEOUT_MS */
     int64_t start_timeout_ms; /**< of the start; 0: 120 000; < 0: none; PLAIT_START_TIMEOUT_MS */
-    const char *transport;    /**< "auto" (NULL), "inproc", "shm"; PLAIT_TRANSPORT */
+    const char *transport;    /**< "auto" (NULL), "inproc", "shm", "ofi"; PLAIT_TRANSPORT */
     const char *plan;         /**< "auto" (NULL), "deterministic", or a planner's name, for tests; PLAIT_PLAN */
     plait_fault_handler on_fault;
     void *fault_context;

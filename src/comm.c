@@ -10,6 +10,7 @@
 #include "collectives/staging.h"
 #include "ending.h"
 #include "group_calls.h"
+#include "tidings.h"
 #include "work.h"
 #include "world.h"
 
@@ -43,7 +44,7 @@ struct comm *comm_hold(const plait_comm *handle, const char *function)
 static struct cost_facts facts_for(const struct world *world, int ranks, bool windows)
 {
     return (struct cost_facts){
-        .ranks = ranks, .cores = world->cores, .line_ns = world->line_ns, .windows = windows
+        .ranks = ranks, .cores = world->all_cores, .line_ns = world->line_ns, .windows = windows
     };
 }
 
@@ -106,7 +107,7 @@ static plait_status fill(struct comm *comm, const struct comm_plan *plan)
     group->crowded = world->engine.crowded;
     group->looks = group->crowded ? 1 : 32;
     group->last_plan = "none yet";
-    return group->board == NULL ? PLAIT_OK : staging_find(group, plan->lane);
+    return group->board != NULL ? staging_find(group, plan->lane) : tidings_open(comm);
 }
 
 plait_status comm_make(struct world *world, const struct comm_plan *plan, struct comm **out)
@@ -221,6 +222,7 @@ static void retire(struct comm *comm)
 
 void comm_free(struct comm *comm)
 {
+    tidings_free(comm);
     if (comm->channel >= 0)
         comm->world->transport->channel_close(comm->world->endpoint, comm->channel);
     board_free(comm->group.board);

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/status.h"
+#include "tidings.h"
 
 /* --------------------------------------------------------------- who and what */
 
@@ -65,13 +66,15 @@ static const struct work *current_work(const struct comm *comm)
 static void show_end(struct comm *comm, const plait_fault *fault)
 {
     struct seat *seat = comm_seat(comm, comm->group.rank);
-    if (seat == NULL)
-        return;
     seat->end_status = fault->status;
     seat->end_kind = (int32_t)fault->kind;
     seat->end_culprit = fault->culprit;
     snprintf(seat->end_reason, sizeof seat->end_reason, "%.239s", fault->evidence);
     atomic_store_explicit(&seat->ended, (uint32_t)comm->first_number, memory_order_release);
+    if (comm->group.board == NULL) {
+        tidings_tell(comm);
+        return;
+    }
     for (int rank = 0; rank < comm->group.ranks; rank++)
         if (rank != comm->group.rank)
             bell_ring(comm->group.board->bells[rank]);
@@ -82,8 +85,7 @@ static void show_end(struct comm *comm, const plait_fault *fault)
 bool comm_has_ended(const struct comm *comm, int rank)
 {
     const struct seat *seat = comm_seat(comm, rank);
-    return seat != NULL &&
-           atomic_load_explicit(&seat->ended, memory_order_acquire) == (uint32_t)comm->first_number;
+    return atomic_load_explicit(&seat->ended, memory_order_acquire) == (uint32_t)comm->first_number;
 }
 
 /* In good order, by destroying it? */
@@ -258,6 +260,7 @@ void comm_ask_abort(struct comm *comm, const char *reason)
 static void end_by_transfer(struct comm *comm, struct work *work, int rank, plait_status status)
 {
     struct fault_record record;
+    tidings_hear(comm);
     if (rank >= 0 && comm_has_ended(comm, rank))
         write_verdict(&record, comm, work, rank);
     else

@@ -7,10 +7,10 @@
 #include "work.h"
 #include "world.h"
 
-/* Where `rank` leaves word; NULL where a peer's memory can't be read. */
+/* Where `rank` leaves word, or where what it told is kept (tidings.h). */
 static inline struct seat *comm_seat(const struct comm *comm, int rank)
 {
-    return comm->group.board == NULL ? NULL : comm->group.board->seats[rank];
+    return comm->group.board == NULL ? &comm->seats[rank] : comm->group.board->seats[rank];
 }
 
 /* Is the communicator over on `rank`, or left by it, as far as its seat says? */

@@ -94,9 +94,7 @@ static struct work *pop(struct comm *comm)
  * what it still had to read, up to that operation. */
 static void show_finished(struct comm *comm, uint64_t number)
 {
-    if (comm->group.board != NULL)
-        atomic_store_explicit(&comm->group.board->seats[comm->group.rank]->finished, number,
-                              memory_order_release);
+    atomic_store_explicit(&comm_seat(comm, comm->group.rank)->finished, number, memory_order_release);
 }
 
 /* What became of the head's execution. */
@@ -197,7 +195,8 @@ static bool messages_wanted(const struct engine *engine)
     if (engine->messages != NULL)
         return true;
     for (const struct comm *comm = engine->busy; comm != NULL; comm = comm->next_busy)
-        if (comm->first != NULL && comm->first->begun && comm->first->execution.open > 0)
+        if (comm->first != NULL && comm->first->begun &&
+            (comm->first->execution.open > 0 || comm->group.board == NULL))
             return true;
     return false;
 }

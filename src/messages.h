@@ -6,6 +6,7 @@
 #include "world.h"
 
 /* Contexts that a communicator's messages are kept apart by. */
+#define CONTEXT_TIDINGS (CONTEXT_CALLERS | (uint64_t)1 << 61) /* that a communicator is over */
 #define CONTEXT_GROUPS (CONTEXT_CALLERS | (uint64_t)1 << 62) /* agreement of new communicators */
 
 /* Sends or receives `size` bytes and waits. `peer` is a rank of comm. */

@@ -1,5 +1,6 @@
 #include "start.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #include "collectives/staging.h"
 #include "device/reduce.h"
 #include "memory.h"
+#include "transport/route.h"
 #include "world.h"
 
 /* ---------------------------------------------------------------------- cards */
@@ -69,6 +71,8 @@ static plait_status choose_transport(struct world *world)
         world->transport = &transport_inproc;
     } else if (strcmp(settings->transport, "shm") == 0) {
         world->transport = &transport_shm;
+    } else if (strcmp(settings->transport, "ofi") == 0) {
+        world->transport = &transport_ofi;
     } else {
         world->transport = threads || alone ? &transport_inproc : &transport_shm;
     }
@@ -119,12 +123,6 @@ static plait_status exchange(const struct world *world, const struct card *mine,
 static plait_status check_card(const struct world *world, int rank, const struct card_body *body,
                                size_t own_staging)
 {
-    if (strcmp(body->host_id, world->machine.host_id) != 0)
-        return failure(
-            PLAIT_UNSUPPORTED,
-            "rank %d runs on host %s and rank %d on host %s (or in other containers); ranks of several hosts "
-            "need the libfabric transport, which this version does not have yet",
-            world->rank, world->machine.host_name, rank, body->host_name);
     if (strcmp(body->transport, world->transport->name) != 0)
         return failure(PLAIT_INVALID_SETTING,
                        "rank %d uses transport %s and rank %d %s; set PLAIT_TRANSPORT alike on all ranks",
@@ -155,47 +153,183 @@ static plait_status read_cards(struct world *world, const struct card *cards, si
         struct member *member = &world->members[rank];
         member->pid = body.pid;
         memcpy(member->host, body.host_name, sizeof member->host);
-        if (rank < world->rank)
+        member->outside = strcmp(body.host_id, world->machine.host_id) != 0;
+        if (rank < world->rank && !member->outside)
             world->local_rank++;
-        world->local_size++;
+        world->local_size += !member->outside;
     }
     return PLAIT_OK;
 }
 
-/* Counts the cores of all ranks, not this one's: a launcher may bind each to
- * its own, and what plans are chosen by must be the same on all. */
-static void count_cores(struct world *world, const struct card *cards)
+static bool same_host(const struct card *cards, int one, int other)
+{
+    size_t place = offsetof(struct card_body, host_id);
+    return memcmp(cards[one].bytes + place, cards[other].bytes + place, HOST_ID_BYTES) == 0;
+}
+
+/* The cores of all ranks on the host of `rank`, not that one's: a launcher may bind each to its own. */
+static int cores_of_host(const struct world *world, const struct card *cards, int host)
 {
     uint64_t cores[MACHINE_CORE_WORDS] = { 0 };
     int quota = 0;
     bool limited = true;
     for (int rank = 0; rank < world->size; rank++) {
+        if (!same_host(cards, rank, host))
+            continue;
         struct card_body body = read_card(&cards[rank]);
         for (int word = 0; word < MACHINE_CORE_WORDS; word++)
             cores[word] |= body.cores[word];
         limited = limited && body.quota > 0;
         quota = body.quota > quota ? body.quota : quota;
     }
-    world->cores = machine_core_count(cores, limited ? quota : 0);
+    return machine_core_count(cores, limited ? quota : 0);
 }
 
-static plait_status connect_peers(struct world *world, const struct card *cards,
+/* What plans are chosen by must be the same on all ranks. */
+static void count_cores(struct world *world, const struct card *cards)
+{
+    for (int rank = 0; rank < world->size; rank++) {
+        bool first = true;
+        for (int before = 0; before < rank && first; before++)
+            first = !same_host(cards, before, rank);
+        if (first)
+            world->all_cores += cores_of_host(world, cards, rank);
+    }
+    world->cores = cores_of_host(world, cards, world->rank);
+}
+
+static struct endpoint_setup setup_for(const struct world *world, size_t staging)
+{
+    return (struct endpoint_setup){ .rank = world->rank,
+                                    .size = world->size,
+                                    .lane_size = staging,
+                                    .provider = world->settings.ofi_provider,
+                                    .interface = world->settings.interface,
+                                    .toward = world->settings.address };
+}
+
+/* A rank on another host; -1 if there is none. */
+static int rank_outside(const struct world *world)
+{
+    for (int rank = 0; rank < world->size; rank++)
+        if (world->members[rank].outside)
+            return rank;
+    return -1;
+}
+
+static plait_status refuse_hosts(const struct world *world, int outside)
+{
+    return failure(
+        PLAIT_INVALID_SETTING,
+        "rank %d runs on host %s and rank %d on host %s (or in other containers), and transport %s "
+        "joins ranks of one host; set PLAIT_TRANSPORT to auto",
+        world->rank, world->machine.host_name, outside, world->members[outside].host, world->transport->name);
+}
+
+static void take_blobs(const struct world *world, const struct card *cards, unsigned char *blobs)
+{
+    for (int rank = 0; rank < world->size; rank++) {
+        struct card_body body = read_card(&cards[rank]);
+        memcpy(blobs + (size_t)rank * TRANSPORT_BLOB_BYTES, body.blob, sizeof body.blob);
+    }
+}
+
+/* The card of a rank that has no network says why, so that all ranks fail with that at once. */
+static void write_excuse(struct card *card)
+{
+    struct card_body body = read_card(card);
+    snprintf(body.transport, sizeof body.transport, "none");
+    snprintf((char *)body.blob, sizeof body.blob, "%s", failure_text());
+    memcpy(card->bytes, &body, sizeof body);
+}
+
+static plait_status check_excuses(const struct world *world, const struct card *cards)
+{
+    for (int rank = 0; rank < world->size; rank++) {
+        struct card_body body = read_card(&cards[rank]);
+        body.blob[sizeof body.blob - 1] = '\0';
+        if (strcmp(body.transport, "none") == 0 && rank != world->rank)
+            return failure(PLAIT_START_FAILED, "rank %d on host %s has no network to other hosts: %s", rank,
+                           body.host_name, (const char *)body.blob);
+    }
+    return PLAIT_OK;
+}
+
+/* Opens the network and trades its blobs in a second exchange: not before a peer is known to be on another
+ * host, for what it takes to open is not for worlds that never use it. */
+static plait_status open_network(const struct world *world, struct card *cards, struct endpoint **network,
+                                 int64_t deadline)
+{
+    size_t staging = world_lane_size(world);
+    struct endpoint_setup setup = setup_for(world, staging);
+    struct bootstrap_result result;
+    struct card mine;
+    unsigned char blob[TRANSPORT_BLOB_BYTES] = { 0 };
+    char trouble[SENTENCE_BYTES] = "";
+    plait_status opened = transport_ofi.open(&setup, network, blob);
+    write_card(world, staging, blob, &mine);
+    if (opened != PLAIT_OK) {
+        snprintf(trouble, sizeof trouble, "%s", failure_text());
+        write_excuse(&mine);
+    }
+    plait_status status = exchange(world, &mine, cards, &result, deadline);
+    if (opened != PLAIT_OK)
+        return failure(opened, "%s", trouble);
+    return status == PLAIT_OK ? check_excuses(world, cards) : status;
+}
+
+/* Makes the transport one that routes by peer. `blobs` has two rows a rank. */
+static plait_status open_route(struct world *world, struct card *cards, unsigned char *blobs,
+                               int64_t deadline)
+{
+    size_t row = (size_t)world->size * TRANSPORT_BLOB_BYTES;
+    bool *outside = calloc((size_t)world->size, sizeof *outside);
+    struct endpoint *network = NULL;
+    if (outside == NULL)
+        return failure(PLAIT_OUT_OF_MEMORY, "no memory for %d ranks", world->size);
+    for (int rank = 0; rank < world->size; rank++)
+        outside[rank] = world->members[rank].outside;
+    plait_status status = open_network(world, cards, &network, deadline);
+    if (status != PLAIT_OK)
+        goto cleanup;
+    take_blobs(world, cards, blobs + row);
+    struct route_part inner = { world->transport, world->endpoint, blobs };
+    struct route_part outer = { &transport_ofi, network, blobs + row };
+    status = route_make(world->rank, world->size, outside, &inner, &outer, &world->endpoint);
+    if (status == PLAIT_OK) {
+        world->transport = &transport_route;
+        network = NULL; /* the route's */
+    }
+
+cleanup:
+    if (network != NULL)
+        transport_ofi.close(network);
+    free(outside);
+    return status;
+}
+
+static plait_status connect_peers(struct world *world, struct card *cards,
                                   const struct bootstrap_result *result, int64_t deadline)
 {
     struct peer *peers = calloc((size_t)world->size, sizeof *peers);
-    unsigned char(*blobs)[TRANSPORT_BLOB_BYTES] = calloc((size_t)world->size, sizeof *blobs);
+    unsigned char *blobs = calloc(2 * (size_t)world->size, TRANSPORT_BLOB_BYTES);
+    int outside = rank_outside(world);
     plait_status status = PLAIT_OK;
     if (peers == NULL || blobs == NULL) {
         status = failure(PLAIT_OUT_OF_MEMORY, "no memory for %d ranks", world->size);
         goto cleanup;
     }
-    for (int rank = 0; rank < world->size; rank++) {
-        struct card_body body = read_card(&cards[rank]);
-        memcpy(blobs[rank], body.blob, sizeof body.blob);
-        peers[rank] = (struct peer){ .rank = rank, .pid = body.pid, .blob = blobs[rank] };
-    }
-    status = world->transport->connect(world->endpoint, peers, world->size, result->generation,
-                                       result->job_key, deadline);
+    take_blobs(world, cards, blobs);
+    if (outside >= 0 && world->transport != &transport_ofi)
+        status = strcmp(world->settings.transport, "auto") == 0 ? open_route(world, cards, blobs, deadline)
+                                                                : refuse_hosts(world, outside);
+    for (int rank = 0; rank < world->size; rank++)
+        peers[rank] = (struct peer){ .rank = rank,
+                                     .pid = world->members[rank].pid,
+                                     .blob = blobs + (size_t)rank * TRANSPORT_BLOB_BYTES };
+    if (status == PLAIT_OK)
+        status = world->transport->connect(world->endpoint, peers, world->size, result->generation,
+                                           result->job_key, deadline);
 
 cleanup:
     free(blobs);
@@ -213,7 +347,7 @@ static plait_status meet(struct world *world, int64_t deadline)
     if (cards == NULL)
         return failure(PLAIT_OUT_OF_MEMORY, "no memory for %d ranks", world->size);
 
-    struct endpoint_setup setup = { .rank = world->rank, .size = world->size, .lane_size = staging };
+    struct endpoint_setup setup = setup_for(world, staging);
     plait_status status = world->transport->open(&setup, &world->endpoint, blob);
     if (status != PLAIT_OK)
         goto cleanup;

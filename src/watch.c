@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "ending.h"
 #include "uses.h"
+#include "tidings.h"
 
 static const int64_t WATCH_NS = 1000000, LIFE_NS = 5000000;
 
@@ -10,7 +11,7 @@ static const int64_t WATCH_NS = 1000000, LIFE_NS = 5000000;
 static bool has_finished(const struct comm *comm, int rank, uint64_t number)
 {
     const struct seat *seat = comm_seat(comm, rank);
-    return seat != NULL && atomic_load_explicit(&seat->finished, memory_order_acquire) >= number;
+    return atomic_load_explicit(&seat->finished, memory_order_acquire) >= number;
 }
 
 /* Does the end of `rank` matter to the collective under way? Not if it came
@@ -24,6 +25,7 @@ static bool end_matters(const struct comm *comm, int rank)
 
 static bool watch_ends(struct comm *comm)
 {
+    tidings_hear(comm);
     for (int rank = 0; rank < comm->group.ranks; rank++) {
         if (end_matters(comm, rank)) {
             comm_end_as_peer_did(comm, rank);
@@ -37,6 +39,7 @@ static bool watch_ends(struct comm *comm)
  * rank left it in good order concerns those who wait for it (lost_peer()). */
 static bool watch_failures(struct comm *comm)
 {
+    tidings_hear(comm);
     for (int rank = 0; rank < comm->group.ranks; rank++) {
         if (rank != comm->group.rank && comm_has_ended(comm, rank) && !comm_has_left(comm, rank)) {
             comm_end_as_peer_did(comm, rank);
@@ -55,6 +58,18 @@ static enum life life_of(const struct comm *comm, int rank)
     return comm->group.transport->life(comm->group.endpoint, comm->world_ranks[rank]);
 }
 
+/* What a rank that is gone left behind may still lie in the transport, word of how far it was among it. */
+static bool still_comes(struct comm *comm, int rank, uint64_t number)
+{
+    if (comm->group.board != NULL)
+        return has_finished(comm, rank, number); /* it may have finished between the two looks */
+    bool moved = false;
+    while (comm->group.transport->progress(comm->group.endpoint))
+        moved = true;
+    tidings_hear(comm);
+    return moved || has_finished(comm, rank, number);
+}
+
 static bool watch_collective_lives(struct comm *comm)
 {
     struct work *work = comm->first;
@@ -66,8 +81,7 @@ static bool watch_collective_lives(struct comm *comm)
         if (has_finished(comm, rank, work->number))
             continue;
         enum life life = life_of(comm, rank);
-        /* It may have finished between the two looks. */
-        if (life == LIFE_HERE || has_finished(comm, rank, work->number))
+        if (life == LIFE_HERE || still_comes(comm, rank, work->number))
             continue;
         /* Who left may have done so because of the one who died. */
         if (lost < 0 || life == LIFE_DEAD) {
@@ -150,6 +164,7 @@ static void let_leave(struct engine *engine, struct comm *comm)
 {
     if (atomic_load(&comm->over) == 0)
         comm_show_left(comm);
+    tidings_end(comm);
     engine_forget(engine, comm);
     atomic_store(&comm->left, true);
 }

@@ -17,6 +17,7 @@
 #include "memory.h"
 #include "group_calls.h"
 #include "start.h"
+#include "tidings.h"
 #include "work_pool.h"
 
 /* ----------------------------------------------------------------------- forks */
@@ -101,6 +102,12 @@ static void world_free(struct world *world)
     /* First: the thread may still be looking at a communicator whose last work it has just finished. */
     if (world->endpoint != NULL && world->engine.transport != NULL)
         engine_stop(&world->engine);
+    for (struct comm *comm = world->comms; comm != NULL; comm = comm->next)
+        if (comm->tidings != NULL) {
+            if (atomic_load(&comm->over) == 0)
+                comm_show_left(comm);
+            tidings_end(comm);
+        }
     free_comms(world->comms);
     free_comms(world->retired);
     if (world->endpoint != NULL) {

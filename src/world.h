@@ -17,14 +17,18 @@
 struct member {
     int64_t pid;
     char host[HOST_NAME_BYTES];
+    bool outside; /* on another host than this rank */
 };
+
+struct tidings;
 
 struct world {
     plait_world *handle;
     int rank, size, local_rank, local_size;
     struct settings settings; /* its strings are not kept but for the names of the table */
     struct machine machine;
-    int cores; /* that the ranks of this host have between them */
+    int cores;     /* that the ranks of this host have between them */
+    int all_cores; /* those of all hosts */
     struct member *members;
     const struct transport *transport;
     struct endpoint *endpoint;
@@ -33,7 +37,7 @@ struct world {
     bool heap_open;
     struct work_pool *works;
     double line_ns;
-    size_t pull_from; /* as a group's */
+    size_t pull_from;    /* as a group's */
     unsigned fork_count; /* when the world was made */
     _Atomic int users;   /* threads inside of functions that may be called while another one destroys it */
 
@@ -52,9 +56,11 @@ struct comm {
     struct comm *next; /* of the world */
     struct group group;
     int *world_ranks;
-    int channel, lane;     /* lane -1: only the seat's own staging */
-    uint64_t first_number; /* of its operations; with the channel, it tells communicators apart */
-    int made;              /* communicators split off so far, for names */
+    struct tidings *tidings; /* where there is no board, */
+    struct seat *seats;      /* and what they told, by rank */
+    int channel, lane;       /* lane -1: only the seat's own staging */
+    uint64_t first_number;   /* of its operations; with the channel, it tells communicators apart */
+    int made;                /* communicators split off so far, for names */
     char name[64];
     _Atomic int64_t timeout_ms;
     struct layout *layout;   /* of the v-form that is being called; works have their own copies */

@@ -124,7 +124,7 @@ struct variable_case {
 
 static const struct variable_case variable_cases[] = {
     { "unknown transport lists the good ones", { "PLAIT_TRANSPORT", "foo" }, PLAIT_INVALID_SETTING,
-      "PLAIT_TRANSPORT is 'foo'; good values: auto, inproc, shm" },
+      "PLAIT_TRANSPORT is 'foo'; good values: auto, inproc, shm, ofi" },
     { "names are whole", { "PLAIT_TRANSPORT", "sh" }, PLAIT_INVALID_SETTING, "'sh'" },
     { "names are case-sensitive", { "PLAIT_PLAN", "Ring" }, PLAIT_INVALID_SETTING, "doubling, ring, tree" },
     { "unknown log level", { "PLAIT_LOG", "verbose" }, PLAIT_INVALID_SETTING, "error, warn, info, debug" },

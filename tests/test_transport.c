@@ -635,7 +635,8 @@ static void peers_that_do_not_exist_are_refused(void **state)
 static struct mailbox *mailbox_from(struct party *party, int sender, int receiver)
 {
     struct board *board = party->transport->board(party->endpoints[receiver], 0, &sender, 1);
-    struct mailbox *boxes = (struct mailbox *)(void *)(board->staging[0] + lane_offset(board->lane_size, STAGING_LANES));
+    struct mailbox *boxes =
+        (struct mailbox *)(void *)(board->staging[0] + lane_offset(board->lane_size, STAGING_LANES));
     board_free(board);
     return &boxes[receiver];
 }

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "collectives/exchange.h"
 #include "collectives/fold.h"
+#include "collectives/letters.h"
 #include "collectives/notice.h"
 #include "collectives/offer.h"
 #include "collectives/profile.h"
@@ -187,8 +188,11 @@ static plait_status begin(struct execution *x, struct group *group, const struct
     } else if (call->layout != NULL) {
         notice_pack(x);
     }
-    if (group->board == NULL) { /* no place to meet: each message shows its operation instead */
-        x->published = x->met = true;
+    if (group->board == NULL) { /* no place to meet: letters go out while the steps run */
+        plait_status status = letters_begin(x);
+        if (status != PLAIT_OK)
+            return status;
+        x->published = true;
         x->phase = PHASE_STEPS;
     }
     group->number = x->number;
@@ -307,7 +311,7 @@ static void run_steps(struct execution *x)
         x->stage = x->index = 0;
     }
     /* A rank that waited for nobody still learns whether all made its call. */
-    if (!x->met && !notice_meet(x))
+    if (!x->met && (x->group->board == NULL || !notice_meet(x)))
         return;
     if (x->program->plan.window_blocks > 0 && recheck_due(x))
         x->phase = PHASE_CHECK;
@@ -364,7 +368,9 @@ plait_status execution_advance(struct execution *x)
         if (notice_meet(x))
             proceed(x);
     }
-    if (x->phase == PHASE_STEPS)
+    /* Steps of calls that differ may wait for each other for ever: letters first. */
+    if (x->phase == PHASE_STEPS &&
+        (x->met || x->group->board != NULL || letters_meet(x) || x->phase == PHASE_STEPS))
         run_steps(x);
     if (x->phase == PHASE_CHECK && recheck_advance(x))
         finish(x);
@@ -384,6 +390,8 @@ void execution_cancel(struct execution *x)
     for (int i = 0; i < x->open; i++)
         x->group->transport->cancel(x->group->endpoint, &x->group->transfers[i]);
     x->open = 0;
+    if (x->group->board == NULL)
+        letters_cancel(x);
 }
 
 int execution_awaited(const struct execution *x, bool *entered)
@@ -391,8 +399,11 @@ int execution_awaited(const struct execution *x, bool *entered)
     *entered = false;
     if (x->phase == PHASE_DONE)
         return -1;
-    if (!x->met)
-        return x->seen < x->group->ranks ? x->seen : -1;
+    if (!x->met) {
+        int missing = x->group->board != NULL ? x->seen : letters_missing(x);
+        if (missing >= 0)
+            return missing < x->group->ranks ? missing : -1;
+    }
     *entered = true;
     for (int i = 0; i < x->open; i++)
         if (x->group->transfers[i].status == PLAIT_IN_PROGRESS)

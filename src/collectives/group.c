@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "collectives/letters.h"
 #include "collectives/lower.h"
 #include "collectives/stores.h"
 
@@ -37,6 +38,8 @@ void group_clear(struct group *group)
     free(group->exchange);
     free(group->staging.base);
     free(group->shown);
+    letters_free(group->letters);
+    group->letters = NULL;
     group->transfers = NULL;
     group->transfer_room = 0;
     group->work = NULL;

@@ -13,6 +13,7 @@
 #include "transport/transport.h"
 
 struct profile;
+struct letters;
 struct program;
 struct exchange;
 
@@ -71,6 +72,7 @@ struct group {
     struct program *programs[COLLECTIVES][SIZE_CLASSES];
     const void **sources;      /* one a rank, for the reduction under way */
     unsigned char *gathered;   /* NOTICE_BYTES a rank: contributions that came in several lines */
+    struct letters *letters;   /* where there is no board; NULL before the first operation */
     struct exchange *exchange; /* counts that ranks compare before a v-form; NULL before the first */
     struct transfer *transfers;
     int transfer_room;

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "collectives/exchange.h"
 #include "collectives/fold.h"
+#include "collectives/letters.h"
 #include "collectives/profile.h"
 #include "device/reduce.h"
 
@@ -201,6 +202,25 @@ void notice_signal(struct execution *x, uint64_t value)
     ring_all(x->group);
 }
 
+/* A rank's call, as it told of it: in its notice, or by letter. */
+static const unsigned char *call_of(const struct execution *x, int rank, uint64_t *print)
+{
+    if (x->group->board == NULL) {
+        *print = x->group->letters->letters[rank].print;
+        return x->group->letters->letters[rank].call;
+    }
+    *print = notice_of(x, rank)->print;
+    return notice_of(x, rank)->call;
+}
+
+static bool make_same_call(const struct execution *x, int one, int other)
+{
+    uint64_t prints[2];
+    call_of(x, one, &prints[0]);
+    call_of(x, other, &prints[1]);
+    return prints[0] == prints[1];
+}
+
 /* The rank whose call differs: the lowest of those that don't make the call most ranks make,
  * where a tie goes to the call of the lower rank. The same on every rank. */
 static int odd_rank(const struct execution *x, int *usual)
@@ -209,7 +229,7 @@ static int odd_rank(const struct execution *x, int *usual)
     for (int i = 0; i < ranks && best_count * 2 <= ranks; i++) {
         int count = 0;
         for (int j = 0; j < ranks; j++)
-            count += notice_of(x, j)->print == notice_of(x, i)->print;
+            count += make_same_call(x, i, j);
         if (count > best_count) {
             best = i;
             best_count = count;
@@ -217,19 +237,21 @@ static int odd_rank(const struct execution *x, int *usual)
     }
     *usual = best;
     for (int i = 0; i < ranks; i++)
-        if (notice_of(x, i)->print != notice_of(x, best)->print)
+        if (!make_same_call(x, i, best))
             return i;
     return best;
 }
 
-static void end_by_mismatch(struct execution *x)
+void notice_end_by_mismatch(struct execution *x)
 {
     int usual;
     int odd = odd_rank(x, &usual);
     char odd_text[CALL_TEXT_BYTES], usual_text[CALL_TEXT_BYTES], counts[CALL_TEXT_BYTES];
-    call_describe_packed(notice_of(x, odd)->call, odd_text);
-    call_describe_packed(notice_of(x, usual)->call, usual_text);
-    call_compare_counts(notice_of(x, odd)->call, notice_of(x, usual)->call, counts);
+    uint64_t print;
+    const unsigned char *odd_call = call_of(x, odd, &print), *usual_call = call_of(x, usual, &print);
+    call_describe_packed(odd_call, odd_text);
+    call_describe_packed(usual_call, usual_text);
+    call_compare_counts(odd_call, usual_call, counts);
 
     x->waiting = odd; /* the culprit */
     x->phase = PHASE_DONE;
@@ -315,7 +337,7 @@ bool notice_meet(struct execution *x)
     }
     profile_turn(x->profile, ACTIVITY_OTHER);
     if (x->differs != 0) {
-        end_by_mismatch(x);
+        notice_end_by_mismatch(x);
         return false;
     }
     x->met = true;

@@ -30,6 +30,9 @@ void notice_signal(struct execution *execution, uint64_t value);
  * difference the execution is done with PLAIT_MISMATCH. */
 bool notice_meet(struct execution *execution);
 
+/* All ranks' calls are known, and not alike: the execution is done with PLAIT_MISMATCH. */
+void notice_end_by_mismatch(struct execution *execution);
+
 /* The result of a call whose contributions ride in the notices. */
 void notice_finish(struct execution *execution);
 

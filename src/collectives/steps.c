@@ -8,6 +8,7 @@
 #include "base/span.h"
 #include "base/status.h"
 #include "collectives/fold.h"
+#include "collectives/letters.h"
 #include "collectives/notice.h"
 #include "collectives/profile.h"
 #include "collectives/stores.h"
@@ -287,6 +288,12 @@ static void fold_piece(struct transfer *transfer, size_t offset, const void *byt
     end_reduction(x, 2 * size, before);
 }
 
+/* Where there is no board, messages of calls that differ may cross; so the print tells them apart. */
+static uint64_t message_operation(const struct execution *x)
+{
+    return x->group->board != NULL ? x->number : x->number ^ x->print << 32;
+}
+
 static void message_step(struct execution *x, const struct step *step, size_t chunk)
 {
     struct group *group = x->group;
@@ -297,7 +304,7 @@ static void message_step(struct execution *x, const struct step *step, size_t ch
     *transfer = (struct transfer){
         .peer = world_rank(x, step->peer),
         .key = { .context = group->context,
-                 .operation = x->number,
+                 .operation = message_operation(x),
                  .place = (uint64_t)chunk << 16 | (uint64_t)step->stage },
         .data = range.bytes,
         .size = range.count * place_element_size(x, place),
@@ -407,7 +414,7 @@ bool step_take(struct execution *x, const struct step *step, size_t chunk)
         /* Nothing touches an output before all calls are known to be alike. */
         if (!x->published)
             notice_publish(x, 0);
-        if (!notice_meet(x))
+        if (x->group->board != NULL ? !notice_meet(x) : !letters_meet(x))
             return false;
     }
     switch (step->kind) {

@@ -41,4 +41,11 @@ static inline void ofi_mark_busy(struct ofi *ofi, int rank)
 /* Moves what can move. */
 bool ofi_turn(struct ofi *ofi);
 
+/* For the transport's table. */
+plait_status ofi_open(const struct endpoint_setup *setup, struct endpoint **endpoint,
+                      unsigned char blob[TRANSPORT_BLOB_BYTES]);
+plait_status ofi_connect(struct endpoint *endpoint, const struct peer *peers, int count, uint64_t generation,
+                         const unsigned char job_key[32], int64_t deadline);
+void ofi_close(struct endpoint *endpoint);
+
 #endif
