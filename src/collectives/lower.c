@@ -55,14 +55,20 @@ static void write_out(struct program *program, int rank, int count)
 
 /* Bytes of a block in a chunk. Measured (2 and 4 ranks on 2 cores, near and
  * far): half the second-level cache serves all sizes; where ranks share cores, each
- * stage of each chunk costs a change of the thread on a core, so chunks are larger. */
-static size_t chunk_target(const struct plan *plan, const struct cost_facts *facts)
+ * stage of each chunk costs a change of the thread on a core, so chunks are larger. To or from a root bytes go
+ * one way only, so the giver of the next chunk and the taker of the last are at work together if there are several. */
+static size_t chunk_target(const struct plan *plan, const struct cost_facts *facts, size_t size)
 {
+    const size_t usual = (size_t)1 << 19, least = (size_t)1 << 14;
     if (plan->planner->shows != NULL)
         return plan->kind == COLLECTIVE_ALLREDUCE ? (size_t)1 << 20 : (size_t)1 << 22;
     if (plan->window_blocks == 0)
         return (size_t)1 << 18;
-    return facts->ranks > facts->cores ? (size_t)1 << 20 : (size_t)1 << 19;
+    if (facts->ranks > facts->cores)
+        return 2 * usual;
+    if (!collective_has_root(plan->kind) || size / 8 > usual)
+        return usual;
+    return size / 8 > least ? size / 8 : least;
 }
 
 static struct program *write_program(const struct group *group, struct plan plan, size_t size,
@@ -81,7 +87,7 @@ static struct program *write_program(const struct group *group, struct plan plan
         return NULL;
     }
     program->plan = plan;
-    program->target = chunk_target(&plan, &group->facts);
+    program->target = chunk_target(&plan, &group->facts, size);
     program->stage_first = (int *)((char *)program + steps_size);
     write_out(program, group->rank, count);
     log_debug("%s from %zu bytes a block goes by %s over %d ranks", collective_name(plan.kind), size,

@@ -24,11 +24,13 @@ static bool shows(const struct execution *x, int rank, enum buffer buffer)
     return plan->planner->shows(plan, rank, buffer);
 }
 
-/* Is the input, in private memory, pulled out of it? All ranks' answers are the same. */
+/* Is the input, in private memory, pulled out of it? All ranks' answers are the same. A broadcast's is staged: its root
+ * takes a part of the work off the others, while these read. */
 static bool is_pulled(const struct execution *x)
 {
     size_t from = x->group->pull_from;
-    return from > 0 && x->call.count * x->element_size >= from && !collective_reduces(x->call.kind);
+    return from > 0 && x->call.count * x->element_size >= from && !collective_reduces(x->call.kind) &&
+           x->call.kind != COLLECTIVE_BROADCAST;
 }
 
 /* The ticket of an own buffer that is shown; 0 and not *ready if peers can't read it. */
