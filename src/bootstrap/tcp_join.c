@@ -125,7 +125,8 @@ struct call {
 
 static enum attempt_end ended(struct call *call, enum attempt_end end, int code, const char *doing)
 {
-    if (code == END_OF_STREAM)
+    /* Who hangs up on bytes that it has not read yet resets the connection. */
+    if (code == END_OF_STREAM || code == ECONNRESET || code == EPIPE)
         snprintf(call->reason, REASON_BYTES, "hung up %s", doing);
     else if (code == ETIMEDOUT)
         snprintf(call->reason, REASON_BYTES, "no answer %s", doing);
