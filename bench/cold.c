@@ -30,10 +30,19 @@ static void flush_line(const void *line)
 #endif
 }
 
+static void await_flushes(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_mfence();
+#elif defined(__aarch64__)
+    __asm__ volatile("dsb ish" : : : "memory");
+#endif
+}
+
 void cold_flush(const void *bytes, size_t size)
 {
     uintptr_t first = (uintptr_t)bytes / LINE * LINE;
     for (uintptr_t line = first; line < (uintptr_t)bytes + size; line += LINE)
         flush_line((const void *)line);
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    await_flushes();
 }

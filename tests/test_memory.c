@@ -266,7 +266,7 @@ static bool is_registered(enum mixture mixture, int rank, bool input)
 /* Under the forced plan all that can does run in place; what comes out must be right in any mixture. */
 static void run_mixtures(struct rank *rank)
 {
-    enum { MOST = 200000, COUNTS = 12 };
+    enum { MOST = 200000, COUNTS = 4 };
     struct trial trial;
     if (!rank_check(rank, trial_open(&trial, MOST * 8, rank->size), "no memory"))
         return;
