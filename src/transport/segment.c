@@ -35,7 +35,12 @@ static size_t round_up(size_t size, size_t grain)
  * each rank of its host, and has 2^47 bytes of them, less where it is limited. */
 static size_t heap_room(size_t peers, size_t before)
 {
-    const uint64_t most = UINT64_C(64) << 30, most_together = UINT64_C(1) << 40;
+#if defined(__SANITIZE_THREAD__)
+    const uint64_t most = UINT64_C(1) << 30; /* its shadow leaves little room for addresses */
+#else
+    const uint64_t most = UINT64_C(64) << 30;
+#endif
+    const uint64_t most_together = UINT64_C(1) << 40;
     uint64_t room = most_together / peers;
     struct rlimit limit;
     if (room > most)
