@@ -89,8 +89,7 @@ struct trial {
     struct world *world;
     struct comm *comm;
     unsigned char *block, *place;
-    uint64_t address; /* of rank 0's block */
-    bool pulls;
+    uint64_t address;     /* of rank 0's block */
     double best_ns[WAYS]; /* this rank's part of it */
 };
 
@@ -113,7 +112,7 @@ static void take(const struct trial *trial, enum way way)
 {
     if (way == WAY_STAGED)
         copy_cached(trial->place, trial->comm->group.staging.base[0], BLOCK);
-    else if (trial->pulls)
+    else
         pull(trial->world->members[0].pid, trial->place, trial->address, BLOCK);
 }
 
@@ -184,9 +183,9 @@ static plait_status hold_trial(struct trial *trial, double total_ns[WAYS])
     return status;
 }
 
-static plait_status time_ways(struct world *world, struct comm *comm, bool pulls, double total_ns[WAYS])
+static plait_status time_ways(struct world *world, struct comm *comm, double total_ns[WAYS])
 {
-    struct trial trial = { .world = world, .comm = comm, .pulls = pulls };
+    struct trial trial = { .world = world, .comm = comm };
     if (world->rank < 2) {
         trial.block = malloc((size_t)2 * BLOCK);
         if (trial.block == NULL)
@@ -207,15 +206,14 @@ plait_status world_try_ways(struct world *world)
     int32_t ability = UNABLE;
     double total_ns[WAYS];
     plait_status status = try_peers(world, comm, &ability);
-    if (status == PLAIT_OK)
-        status = time_ways(world, comm, ability != UNABLE, total_ns);
-    if (status != PLAIT_OK)
-        return status;
-    bool pulls =
-        ability == ALWAYS || (ability == ABLE && total_ns[WAY_PULLED] <= NO_WORSE * total_ns[WAY_STAGED]);
+    bool pulls = ability == ALWAYS;
+    if (status == PLAIT_OK && ability == ABLE) {
+        status = time_ways(world, comm, total_ns);
+        pulls = status == PLAIT_OK && total_ns[WAY_PULLED] <= NO_WORSE * total_ns[WAY_STAGED];
+        if (status == PLAIT_OK)
+            log_debug("%d bytes of rank 0 reach rank 1 in %.1f us through staging and in %.1f us pulled",
+                      BLOCK, total_ns[WAY_STAGED] / 1e3, total_ns[WAY_PULLED] / 1e3);
+    }
     comm->group.pull_from = world->pull_from = pulls ? PULL_FROM : 0;
-    log_debug("%d bytes of rank 0 reach rank 1 in %.1f us through staging and in %.1f us pulled%s", BLOCK,
-              total_ns[WAY_STAGED] / 1e3, total_ns[WAY_PULLED] / 1e3,
-              ability == UNABLE ? ", if that were possible here" : "");
-    return PLAIT_OK;
+    return status;
 }

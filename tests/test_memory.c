@@ -266,7 +266,8 @@ static bool is_registered(enum mixture mixture, int rank, bool input)
 /* Under the forced plan all that can does run in place; what comes out must be right in any mixture. */
 static void run_mixtures(struct rank *rank)
 {
-    enum { MOST = 200000, COUNTS = 4 };
+    enum { MOST = 200000 };
+    const uint64_t counts = test_settings()->whole ? 12 : 4; /* ./test --all tries more */
     struct trial trial;
     if (!rank_check(rank, trial_open(&trial, MOST * 8, rank->size), "no memory"))
         return;
@@ -276,7 +277,7 @@ static void run_mixtures(struct rank *rank)
             if (is_registered((enum mixture)mixture, rank->number, i == 0))
                 rank_ok(rank, plait_mem_register(rank->world, rooms[i]->room, rooms[i]->room_size),
                         "registering");
-        for (uint64_t i = 0; i < COUNTS * CALL_KINDS * (uint64_t)test_settings()->scale / 100; i++) {
+        for (uint64_t i = 0; i < counts * CALL_KINDS * (uint64_t)test_settings()->scale / 100; i++) {
             uint64_t random = mix(test_settings()->seed + i + (uint64_t)mixture * 1000);
             static const plait_type types[] = { PLAIT_F32, PLAIT_BF16, PLAIT_I64, PLAIT_U8 };
             struct call call = { .kind = (enum call_kind)(i % CALL_KINDS),
