@@ -117,6 +117,17 @@ static void run_register(struct rank *rank)
     munmap(buffer, size);
 }
 
+/* Three pages whose middle isn't there: at an address of its rank's own, far from where the
+ * system puts other mappings, so that no other thread fills the hole. */
+static unsigned char *torn_pages(struct rank *rank)
+{
+    void *at = (void *)(UINT64_C(0x200000000000) + (uint64_t)rank->number * 1024 * PAGE);
+    unsigned char *pages = mmap(at, 3 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    rank_check(rank, pages == at, "the address %p is taken", at);
+    munmap(pages + PAGE, PAGE);
+    return pages;
+}
+
 static void run_bad_register(struct rank *rank)
 {
     unsigned char *buffer = private_pages(3 * PAGE);
@@ -134,11 +145,11 @@ static void run_bad_register(struct rank *rank)
     refused(rank, plait_mem_register(rank->world, here - 4 * PAGE, 5 * PAGE), PLAIT_UNSUPPORTED, "stack");
     mprotect(buffer + PAGE, PAGE, PROT_READ);
     refused(rank, plait_mem_register(rank->world, buffer, 3 * PAGE), PLAIT_UNSUPPORTED, "read and written");
-    munmap(buffer + PAGE, PAGE);
-    refused(rank, plait_mem_register(rank->world, buffer, 3 * PAGE), PLAIT_UNSUPPORTED, "not mapped");
+    unsigned char *torn = torn_pages(rank);
+    refused(rank, plait_mem_register(rank->world, torn, 3 * PAGE), PLAIT_UNSUPPORTED, "not mapped");
     refused(rank, plait_mem_deregister(rank->world, buffer), PLAIT_INVALID_USAGE, "not registered");
-    munmap(buffer, PAGE);
-    munmap(buffer + 2 * PAGE, PAGE);
+    munmap(torn, 3 * PAGE);
+    munmap(buffer, 3 * PAGE);
     munmap(shared, PAGE);
     munmap(file, PAGE);
     fclose(program);
