@@ -5,19 +5,6 @@
 #include "data_parts.h"
 #include "ranks.h"
 
-struct format format_of(plait_type type)
-{
-    switch (type) {
-    case PLAIT_F8E4M3: return (struct format){ 4, 3, true };
-    case PLAIT_F8E5M2: return (struct format){ 5, 2, false };
-    case PLAIT_F16: return (struct format){ 5, 10, false };
-    case PLAIT_BF16: return (struct format){ 8, 7, false };
-    case PLAIT_F32: return (struct format){ 8, 23, false };
-    case PLAIT_F64: return (struct format){ 11, 52, false };
-    default: return (struct format){ 0, 0, false };
-    }
-}
-
 bool data_is_float(plait_type type)
 {
     return format_of(type).exponent_bits > 0;

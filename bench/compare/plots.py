@@ -117,7 +117,8 @@ def draw_collective(entries, collective, ranks):
         axes[0][column].set_title(f"cores {state}" if state != "none" else "one core")
         axes[0][column].tick_params(labelbottom=True)
         axes[1][column].set_xlabel("bytes of the bigger buffer")
-        axes[1][column].legend(fontsize=7)
+        if axes[1][column].get_legend_handles_labels()[0]:
+            axes[1][column].legend(fontsize=7)
     axes[0][0].set_ylabel("time of a call (float32, caches warm)")
     axes[1][0].set_ylabel("Plait / best peer; below 1: ahead")
     axes[0][0].legend(fontsize=8)
