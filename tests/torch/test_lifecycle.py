@@ -61,6 +61,7 @@ def test_a_group_that_outlives_destroy(tmp_path):
 
 def test_ctrl_c_in_a_wait(tmp_path):
     def rank_runs(rank, size, folder):
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background job has not
         init(rank, size, folder)
         if rank == 0:
             for wait in (dist.irecv(torch.empty(1), 1).wait, dist.barrier):
