@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/handle.h"
 #include "base/status.h"
+#include "collectives/grouping.h"
 #include "collectives/staging.h"
 #include "ending.h"
 #include "group_calls.h"
@@ -67,6 +68,30 @@ static bool reaches_heaps(const struct board *board, int ranks)
     return board != NULL;
 }
 
+/* Where ranks share no memory: those of a host are near each other; on a single host, whose ranks were told to use
+ * the network all the same, nobody is. */
+static plait_status group_by_host(struct comm *comm)
+{
+    struct group *group = &comm->group;
+    const struct member *members = comm->world->members;
+    int *colours = malloc((size_t)group->ranks * sizeof *colours);
+    if (colours != NULL) {
+        bool several = false;
+        for (int rank = 0; rank < group->ranks; rank++) {
+            colours[rank] = members[group->world_ranks[rank]].first;
+            several = several || colours[rank] != colours[0];
+        }
+        for (int rank = 0; rank < group->ranks && !several; rank++)
+            colours[rank] = rank;
+        group->groups = grouping_make(colours, group->ranks);
+    }
+    free(colours);
+    if (group->groups == NULL)
+        return failure(PLAIT_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", group->ranks);
+    group->facts.groups = group->groups;
+    return PLAIT_OK;
+}
+
 static plait_status fill(struct comm *comm, const struct comm_plan *plan)
 {
     struct world *world = comm->world;
@@ -107,7 +132,10 @@ static plait_status fill(struct comm *comm, const struct comm_plan *plan)
     group->crowded = world->engine.crowded;
     group->looks = group->crowded ? 1 : 32;
     group->last_plan = "none yet";
-    return group->board != NULL ? staging_find(group, plan->lane) : tidings_open(comm);
+    if (group->board != NULL)
+        return staging_find(group, plan->lane);
+    status = group_by_host(comm);
+    return status == PLAIT_OK ? tidings_open(comm) : status;
 }
 
 plait_status comm_make(struct world *world, const struct comm_plan *plan, struct comm **out)

@@ -167,6 +167,17 @@ static bool same_host(const struct card *cards, int one, int other)
     return memcmp(cards[one].bytes + place, cards[other].bytes + place, HOST_ID_BYTES) == 0;
 }
 
+/* Lists the ranks of hosts by their first. */
+static void tell_hosts(struct world *world, const struct card *cards)
+{
+    for (int rank = 0; rank < world->size; rank++) {
+        int first = 0;
+        while (!same_host(cards, first, rank))
+            first++;
+        world->members[rank].first = first;
+    }
+}
+
 /* The cores of all ranks on the host of `rank`, not that one's: a launcher may bind each to its own. */
 static int cores_of_host(const struct world *world, const struct card *cards, int host)
 {
@@ -189,10 +200,7 @@ static int cores_of_host(const struct world *world, const struct card *cards, in
 static void count_cores(struct world *world, const struct card *cards)
 {
     for (int rank = 0; rank < world->size; rank++) {
-        bool first = true;
-        for (int before = 0; before < rank && first; before++)
-            first = !same_host(cards, before, rank);
-        if (first)
+        if (world->members[rank].first == rank)
             world->all_cores += cores_of_host(world, cards, rank);
     }
     world->cores = cores_of_host(world, cards, world->rank);
@@ -355,8 +363,10 @@ static plait_status meet(struct world *world, int64_t deadline)
     status = exchange(world, &mine, cards, &result, deadline);
     if (status == PLAIT_OK)
         status = read_cards(world, cards, staging);
-    if (status == PLAIT_OK)
+    if (status == PLAIT_OK) {
+        tell_hosts(world, cards);
         count_cores(world, cards);
+    }
     if (status == PLAIT_OK)
         status = connect_peers(world, cards, &result, deadline);
 

@@ -18,6 +18,7 @@ struct member {
     int64_t pid;
     char host[HOST_NAME_BYTES];
     bool outside; /* on another host than this rank */
+    int first;    /* rank on its host */
 };
 
 struct tidings;

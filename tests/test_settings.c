@@ -126,7 +126,7 @@ static const struct variable_case variable_cases[] = {
     { "unknown transport lists the good ones", { "PLAIT_TRANSPORT", "foo" }, PLAIT_INVALID_SETTING,
       "PLAIT_TRANSPORT is 'foo'; good values: auto, inproc, shm, ofi" },
     { "names are whole", { "PLAIT_TRANSPORT", "sh" }, PLAIT_INVALID_SETTING, "'sh'" },
-    { "names are case-sensitive", { "PLAIT_PLAN", "Ring" }, PLAIT_INVALID_SETTING, "doubling, ring, tree" },
+    { "names are case-sensitive", { "PLAIT_PLAN", "Ring" }, PLAIT_INVALID_SETTING, "doubling, halving, ring, tree" },
     { "unknown log level", { "PLAIT_LOG", "verbose" }, PLAIT_INVALID_SETTING, "error, warn, info, debug" },
     { "unknown kernels", { "PLAIT_KERNELS", "sse" }, PLAIT_INVALID_SETTING, "scalar, avx2" },
     { "unknown stores", { "PLAIT_STORES", "yes" }, PLAIT_INVALID_SETTING, "auto, ordinary, streamed" },

@@ -1,10 +1,12 @@
 /* Proving plans: a proof that accepts everything is worth nothing, so good plans are broken in
  * all sorts of ways, and each broken one must be refused with a sentence that names the place. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/status.h"
 #include "check.h"
+#include "collectives/grouping.h"
 #include "collectives/plan.h"
 #include "collectives/script.h"
 
@@ -375,9 +377,28 @@ static void for_all_plans(void (*check)(const struct plan *plan))
     for (const struct planner *const *planner = planners; *planner; planner++)
         for (int kind = 0; kind < COLLECTIVES; kind++)
             for (int ranks = 2; ranks <= 5; ranks++) {
+                if (!(*planner)->serves((enum collective)kind, ranks) || (*planner)->needs_groups)
+                    continue;
                 struct plan plan = plan_make(*planner, (enum collective)kind, ranks, ranks - 1);
-                if ((*planner)->serves((enum collective)kind, ranks))
-                    check(&plan);
+                check(&plan);
+            }
+}
+
+/* The same for ranks in groups. */
+static void for_all_grouped_plans(void (*check)(const struct plan *plan))
+{
+    static const int colours[][5] = { { 0, 0, 1, 1 }, { 0, 1, 0, 1 }, { 0, 1, 1, 1 }, { 0, 1, 0, 2, 0 } };
+    for (const struct planner *const *planner = planners; *planner; planner++)
+        for (int kind = 0; kind < COLLECTIVES; kind++)
+            for (size_t i = 0; i < LENGTH(colours); i++) {
+                int ranks = i < 3 ? 4 : 5;
+                if (!(*planner)->serves((enum collective)kind, ranks) || !(*planner)->needs_groups)
+                    continue;
+                struct grouping *groups = grouping_make(colours[i], ranks);
+                struct plan plan = plan_make_for(*planner, (enum collective)kind, ranks, ranks - 1, groups);
+                assert_int_equal(plan_verify(&plan, 2), PLAIT_OK);
+                check(&plan);
+                free(groups);
             }
 }
 
@@ -385,12 +406,14 @@ static void every_step_is_missed(void **state)
 {
     (void)state;
     for_all_plans(refuses_without);
+    for_all_grouped_plans(refuses_without);
 }
 
 static void no_message_comes_twice(void **state)
 {
     (void)state;
     for_all_plans(refuses_twice);
+    for_all_grouped_plans(refuses_twice);
 }
 
 /* ----------------------------------------------- plans written for the test */

@@ -18,7 +18,7 @@
 extern char **environ;
 
 enum {
-    NAMES_MAX = 12,
+    NAMES_MAX = 20,
     OPTIONS_SIZE_MAX = 4096, /* a struct_size above this was never set */
 };
 static const int64_t staging_least = 64 << 10, staging_most = 1 << 30;
@@ -154,8 +154,9 @@ static const struct setting table[] = {
       parse_text, FIELD(interface), { NULL }, "an interface's name or one of its addresses" },
     { "PLAIT_PLAN", "plan", "auto", "The algorithm of collectives; where it does not fit, Plait chooses. See \"The same bits\".",
       parse_name, FIELD(plan),
-      { "auto", "deterministic", "direct", "direct-one-shot", "direct-two-phase", "direct-running", "doubling", "ring",
-        "tree", "chain", "pairwise", "in-place" },
+      { "auto", "deterministic", "direct", "direct-one-shot", "direct-two-phase", "direct-running", "doubling", "halving",
+        "ring", "tree", "chain", "pairwise", "hierarchy", "hierarchy-doubling", "hierarchy-halving", "hierarchy-ring",
+        "hierarchy-tree", "hierarchy-chain", "in-place" },
       NULL },
     { "PLAIT_LOG", "", "warn", "What is logged: this and everything graver.",
       parse_log_level, FIELD(log_level), { "error", "warn", "info", "debug" }, NULL },
@@ -289,7 +290,7 @@ static void warn_of_unknown_names(void)
 static plait_status load_text(struct settings *settings, const struct setting *setting, const char *where,
                               const char *text)
 {
-    char good[160];
+    char good[sizeof((struct setting_description *)0)->good];
     if (!text || setting->parse(setting, text, (char *)settings + setting->field))
         return PLAIT_OK;
     describe_good(setting, good, sizeof good);

@@ -56,7 +56,7 @@ struct setting_description {
     const char *option;   /* the field of plait_world_options it overrides, or "" */
     const char *standard; /* the value when nothing is set */
     const char *help;
-    char good[160]; /* "auto, inproc, shm" */
+    char good[320]; /* "auto, inproc, shm" */
 };
 
 /* Fills `settings` from `options` (NULL: all zero) and the environment, sets

@@ -8,7 +8,7 @@
  * After Pješivac-Grbović et al., "Performance analysis of MPI collective operations" (2007). */
 #include "collectives/cost.h"
 #include "collectives/planners.h"
-#include "collectives/script.h"
+#include "collectives/team.h"
 
 static bool chain_serves(enum collective kind, int ranks)
 {
@@ -23,28 +23,37 @@ static void chain_shape(struct plan *plan)
 }
 
 /* The block arrives in the stage before the one in which it leaves. */
-static void lay_broadcast(const struct plan *plan, int rank, int place, struct script *script)
+void chain_lay_broadcast(const struct team *team, int root, int stage, struct place held,
+                         struct script *script)
 {
-    const struct place held = place_block(place == 0 ? BUFFER_INPUT : BUFFER_OUTPUT, 0);
+    int place = (team->place + team->size - root) % team->size;
     if (place > 0)
-        script_recv(script, place - 1, (rank + plan->ranks - 1) % plan->ranks, held);
-    if (place < plan->ranks - 1)
-        script_send(script, place, (rank + 1) % plan->ranks, held);
+        script_recv(script, stage + place - 1, team_rank(team, team->place - 1), held);
+    if (place < team->size - 1)
+        script_send(script, stage + place, team_rank(team, team->place + 1), held);
 }
 
 /* From the far end to the root: the sum of all places from this one on leaves for the place before. */
+void chain_lay_reduce(const struct team *team, int root, int stage, struct place held, struct script *script)
+{
+    int place = (team->place + team->size - root) % team->size, leaves = stage + team->size - 1 - place;
+    if (place < team->size - 1)
+        script_recv_reduce(script, leaves - 1, team_rank(team, team->place + 1), held, false);
+    if (place > 0)
+        script_send(script, leaves, team_rank(team, team->place - 1), held);
+}
+
+/* Widened no sooner than needed. */
 static void lay_reduce(const struct plan *plan, int rank, int place, struct script *script)
 {
     const struct place sum = place_block(BUFFER_WORK, 0);
-    int leaves = plan->ranks - 1 - place, arrives = place < plan->ranks - 1 ? leaves - 1 : leaves;
+    const struct team all = team_of_all(plan, rank);
+    int last = plan->ranks - 1, leaves = last - place;
 
-    script_widen(script, arrives, sum, place_block(BUFFER_INPUT, 0));
-    if (arrives < leaves)
-        script_recv_reduce(script, arrives, (rank + 1) % plan->ranks, sum, false);
-    if (place > 0)
-        script_send(script, leaves, (rank + plan->ranks - 1) % plan->ranks, sum);
-    else
-        script_narrow(script, leaves, place_block(BUFFER_OUTPUT, 0), sum);
+    script_widen(script, place < last ? leaves - 1 : leaves, sum, place_block(BUFFER_INPUT, 0));
+    chain_lay_reduce(&all, plan->root, 0, sum, script);
+    if (place == 0)
+        script_narrow(script, last, place_block(BUFFER_OUTPUT, 0), sum);
 }
 
 static void lay_scan(const struct plan *plan, int rank, struct script *script)
@@ -82,6 +91,7 @@ static void lay_exscan(const struct plan *plan, int rank, struct script *script)
 static void chain_lay(const struct plan *plan, int rank, struct script *script)
 {
     int place = (rank + plan->ranks - plan->root) % plan->ranks;
+    const struct team all = team_of_all(plan, rank);
     if (plan->kind == COLLECTIVE_REDUCE)
         lay_reduce(plan, rank, place, script);
     else if (plan->kind == COLLECTIVE_SCAN)
@@ -89,7 +99,8 @@ static void chain_lay(const struct plan *plan, int rank, struct script *script)
     else if (plan->kind == COLLECTIVE_EXSCAN)
         lay_exscan(plan, rank, script);
     else
-        lay_broadcast(plan, rank, place, script);
+        chain_lay_broadcast(&all, plan->root, 0, place_block(place == 0 ? BUFFER_INPUT : BUFFER_OUTPUT, 0),
+                            script);
 }
 
 /* Filling the chain takes a chunk's time a link; then chunks arrive one after another, in and out at once. */

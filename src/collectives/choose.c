@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "collectives/cost.h"
+#include "collectives/grouping.h"
 #include "collectives/plan.h"
 
 /* Once a process and kind: a setting that fits some collectives only is not a fault. */
@@ -32,10 +33,14 @@ static struct plan cheapest(enum collective kind, int ranks, int root, size_t bl
             continue;
         if (!(*planner)->serves(kind, ranks) || ((*planner)->needs_windows && !facts->windows && ranks > 1))
             continue;
+        if ((*planner)->needs_groups && !grouping_matters(facts->groups))
+            continue;
         if (folds(*planner, kind, root) < facts->order)
             continue;
-        struct plan plan = plan_make(*planner, kind, ranks, root);
+        struct plan plan = plan_make_for(*planner, kind, ranks, root, facts->groups);
         double cost = cost_plan(&plan, facts, block_size);
+        if (cost < 0) /* no memory to tell; who chose without would choose another than its peers */
+            return (struct plan){ .planner = NULL };
         if (!best.planner || cost < least) {
             best = plan;
             least = cost;

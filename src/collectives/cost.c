@@ -19,9 +19,18 @@ enum { YIELD_NS = 1500 };
 
 /* A message through shared memory: match, copy in, copy out, in pieces for which the sender needs room
  * again and again; so a window, where there is one, carries bytes twice as fast. Where there are no
- * windows there is a network, say 10 us and 5 GB/s. */
-enum { MATCH_NS = 300, MAIL_FACTOR = 2, NETWORK_NS = 10000 };
-#define NETWORK_NS_PER_BYTE 0.2
+ * windows there is a network: say 10 us and 5 GB/s, unless it was measured or told. */
+enum { MATCH_NS = 300, MAIL_FACTOR = 2, NETWORK_MATCH_NS = 1000 };
+static const struct network usual_network = { .latency_ns = 10000, .ns_per_byte = 0.2 };
+
+static struct network network(const struct cost_facts *facts)
+{
+    return (struct network){
+        .latency_ns = facts->network.latency_ns > 0 ? facts->network.latency_ns : usual_network.latency_ns,
+        .ns_per_byte =
+            facts->network.ns_per_byte > 0 ? facts->network.ns_per_byte : usual_network.ns_per_byte,
+    };
+}
 
 static double line(const struct cost_facts *facts)
 {
@@ -50,12 +59,25 @@ double cost_round(const struct cost_facts *facts)
 double cost_message(const struct cost_facts *facts)
 {
     if (!facts->windows)
-        return NETWORK_NS + YIELD_NS * (crowd(facts) - 1);
+        return network(facts).latency_ns + YIELD_NS * (crowd(facts) - 1);
     return 2 * line(facts) + MATCH_NS + YIELD_NS * (crowd(facts) - 1);
+}
+
+double cost_further(const struct cost_facts *facts, int messages)
+{
+    return messages * (facts->windows ? MATCH_NS : NETWORK_MATCH_NS);
+}
+
+size_t cost_chunk(const struct cost_facts *facts)
+{
+    (void)facts;
+    return (size_t)1 << 18;
 }
 
 double cost_plan(const struct plan *plan, const struct cost_facts *facts, size_t size)
 {
+    if (!facts->windows && facts->groups != NULL && plan->ranks > 1)
+        return cost_messages(plan, facts, size);
     double cost = plan->planner->cost_ns(plan, facts, size);
     if (facts->staging == 0 || plan->window_blocks == 0)
         return cost;
@@ -82,6 +104,6 @@ double cost_fold(const struct cost_facts *facts, double size)
 double cost_carry(const struct cost_facts *facts, double size)
 {
     if (!facts->windows)
-        return NETWORK_NS_PER_BYTE * size;
+        return network(facts).ns_per_byte * size;
     return MAIL_FACTOR * (rates(facts)->put + rates(facts)->fetch) * crowd(facts) * size;
 }

@@ -7,99 +7,75 @@
  * "Two algorithms for barrier synchronization" (1988): ceil(log2 p) rounds of empty messages, any p. */
 #include "collectives/cost.h"
 #include "collectives/planners.h"
-#include "collectives/script.h"
+#include "collectives/team.h"
 
 static bool doubling_serves(enum collective kind, int ranks)
 {
     return ranks > 1 && (kind == COLLECTIVE_ALLREDUCE || kind == COLLECTIVE_BARRIER);
 }
 
-/* How `ranks` become a power of two: of the first 2 * extra ranks each even one hands its
- * value to the odd one after it, which takes part for both. Places are numbered in the
- * order of ranks, so what a place has is always from a run of neighbouring ranks. */
-struct fold {
-    int rounds, extra;
-};
-
-static struct fold fold_of(int ranks)
+int doubling_stages(int size)
 {
-    int rounds = log_floor(ranks);
-    return (struct fold){ .rounds = rounds, .extra = ranks - (1 << rounds) };
-}
-
-static int rank_at(struct fold fold, int place)
-{
-    return place < fold.extra ? 2 * place + 1 : place + fold.extra;
-}
-
-/* -1 for a rank that has handed its value on. */
-static int place_at(struct fold fold, int rank)
-{
-    if (rank >= 2 * fold.extra)
-        return rank - fold.extra;
-    return rank % 2 ? rank / 2 : -1;
+    struct fold fold = fold_of(size);
+    return (fold.extra > 0) + fold.rounds + 1;
 }
 
 static void doubling_shape(struct plan *plan)
 {
-    struct fold fold = fold_of(plan->ranks);
     if (plan->kind == COLLECTIVE_BARRIER) {
         plan->stages = log_ceiling(plan->ranks);
     } else {
-        plan->stages = (fold.extra > 0) + fold.rounds + 1;
+        plan->stages = doubling_stages(plan->ranks);
         plan->work_blocks = 2;
     }
 }
 
-static void lay_barrier(const struct plan *plan, int rank, struct script *script)
+void doubling_lay_barrier(const struct team *team, int stage, struct script *script)
 {
     const struct place nothing = { .buffer = BUFFER_NONE };
-    for (int stage = 0; stage < plan->stages; stage++) {
-        int distance = 1 << stage;
-        script_recv(script, stage, (rank - distance + plan->ranks) % plan->ranks, nothing);
-        script_send(script, stage, (rank + distance) % plan->ranks, nothing);
+    for (int distance = 1; distance < team->size; distance *= 2, stage++) {
+        script_recv(script, stage, team_rank(team, team->place - distance), nothing);
+        script_send(script, stage, team_rank(team, team->place + distance), nothing);
     }
 }
 
-/* The even rank of a pair: it hands its value on, and gets the result. */
-static void lay_guest(int rank, int last, struct script *script)
-{
-    script_widen(script, 0, place_block(BUFFER_WORK, 0), place_block(BUFFER_INPUT, 0));
-    script_send(script, 0, rank + 1, place_block(BUFFER_WORK, 0));
-    script_recv(script, last, rank + 1, place_block(BUFFER_OUTPUT, 0));
-}
-
-static void doubling_lay(const struct plan *plan, int rank, struct script *script)
+void doubling_lay_team(const struct team *team, int stage, struct script *script)
 {
     /* What is sent must not change under way, so the sum goes on in one block and leaves from a copy. */
     const struct place sum = place_block(BUFFER_WORK, 0), copy = place_block(BUFFER_WORK, 1);
     const struct place output = place_block(BUFFER_OUTPUT, 0);
-    struct fold fold = fold_of(plan->ranks);
-    int place = place_at(fold, rank), stage = 0, last = plan->stages - 1;
+    struct fold fold = fold_of(team->size);
+    int place = fold_place(fold, team->place), last = stage + doubling_stages(team->size) - 1;
     bool hosts = place >= 0 && place < fold.extra;
 
-    if (plan->kind == COLLECTIVE_BARRIER) {
-        lay_barrier(plan, rank, script);
+    if (place < 0) { /* it hands its value on, and gets the result */
+        script_send(script, stage, team_rank(team, team->place + 1), sum);
+        script_recv(script, last, team_rank(team, team->place + 1), output);
         return;
     }
-    if (place < 0) {
-        lay_guest(rank, last, script);
-        return;
-    }
-
-    script_widen(script, 0, sum, place_block(BUFFER_INPUT, 0));
     if (hosts)
-        script_recv_reduce(script, 0, rank - 1, sum, true);
-    stage = fold.extra > 0;
+        script_recv_reduce(script, stage, team_rank(team, team->place - 1), sum, true);
+    stage += fold.extra > 0;
     for (int i = 0; i < fold.rounds; i++, stage++) {
-        int other = place ^ 1 << i, peer = rank_at(fold, other);
+        int other = place ^ 1 << i, peer = team_rank(team, fold_rank(fold, other));
         script_copy(script, stage, copy, sum);
         script_recv_reduce(script, stage, peer, sum, other < place);
         script_send(script, stage, peer, copy);
     }
     script_narrow(script, last, output, sum);
     if (hosts)
-        script_send(script, last, rank - 1, output);
+        script_send(script, last, team_rank(team, team->place - 1), output);
+}
+
+static void doubling_lay(const struct plan *plan, int rank, struct script *script)
+{
+    const struct team all = team_of_all(plan, rank);
+    if (plan->kind == COLLECTIVE_BARRIER) {
+        doubling_lay_barrier(&all, 0, script);
+        return;
+    }
+    script_widen(script, 0, place_block(BUFFER_WORK, 0), place_block(BUFFER_INPUT, 0));
+    doubling_lay_team(&all, 0, script);
 }
 
 static double doubling_cost(const struct plan *plan, const struct cost_facts *facts, size_t size)

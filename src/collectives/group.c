@@ -30,6 +30,9 @@ void group_clear(struct group *group)
             group->programs[kind][size] = NULL;
         }
     }
+    group->facts.groups = NULL;
+    free(group->groups);
+    group->groups = NULL;
     free(group->transfers);
     free(group->work);
     free(group->sources);

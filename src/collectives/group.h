@@ -59,6 +59,7 @@ struct group {
     bool streamed;            /* staging is written past the caches now */
     size_t bytes_since_check; /* of the line's cost */
     struct cost_facts facts;
+    struct grouping *groups; /* of its ranks, for the facts; NULL where all are alike */
     const char *forced_plan;
     bool prove; /* each plan before it runs */
     /* Of the time of operations: that of those which begin now, NULL if it is not wanted; the one there is. */

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/status.h"
+#include "collectives/cost.h"
 #include "collectives/staging.h"
 
 enum { PROVED_RANKS = 16 }; /* proving more takes longer than a debug run should wait */
@@ -63,7 +64,7 @@ static size_t chunk_target(const struct plan *plan, const struct cost_facts *fac
     if (plan->planner->shows != NULL)
         return plan->kind == COLLECTIVE_ALLREDUCE ? (size_t)1 << 20 : (size_t)1 << 22;
     if (plan->window_blocks == 0)
-        return (size_t)1 << 18;
+        return cost_chunk(facts);
     if (facts->ranks > facts->cores)
         return 2 * usual;
     if (!collective_has_root(plan->kind) || size / 8 > usual)
@@ -95,8 +96,11 @@ static struct program *write_program(const struct group *group, struct plan plan
     return program;
 }
 
-static plait_status refuse_order(const struct group *group, const struct call *call)
+static plait_status refuse(const struct group *group, const struct call *call)
 {
+    if (!is_ordered(call))
+        return failure(PLAIT_OUT_OF_MEMORY, "no memory to choose a plan for %s of %d ranks",
+                       collective_name(call->kind), group->ranks);
     return failure(
         PLAIT_UNSUPPORTED,
         "no plan for %s of %d ranks keeps the order of ranks, which %s needs, without more staging memory "
@@ -108,7 +112,7 @@ static struct program *lower(struct group *group, const struct call *call, size_
 {
     struct plan staged = choose(group, call, size);
     if (staged.planner == NULL) {
-        *status = refuse_order(group, call);
+        *status = refuse(group, call);
         return NULL;
     }
     struct program *program = write_program(group, staged, size, status);

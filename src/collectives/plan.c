@@ -11,10 +11,16 @@ const struct planner *const planners[] = {
     &planner_direct_two_phase,
     &planner_direct_running,
     &planner_doubling,
+    &planner_halving,
     &planner_ring,
     &planner_tree,
     &planner_chain,
     &planner_pairwise,
+    &planner_hierarchy_doubling,
+    &planner_hierarchy_halving,
+    &planner_hierarchy_ring,
+    &planner_hierarchy_tree,
+    &planner_hierarchy_chain,
     &planner_in_place_one_shot,
     &planner_in_place_two_phase,
     NULL,
@@ -25,7 +31,8 @@ bool planner_answers(const struct planner *planner, const char *name)
     size_t length = strlen(name);
     if (strncmp(planner->name, name, length) != 0)
         return false;
-    bool family = strcmp(name, "direct") == 0 || strcmp(name, "in-place") == 0;
+    bool family =
+        strcmp(name, "direct") == 0 || strcmp(name, "hierarchy") == 0 || strcmp(name, "in-place") == 0;
     return planner->name[length] == '\0' || (family && planner->name[length] == '-');
 }
 
@@ -37,9 +44,11 @@ const struct planner *planner_find(const char *name)
     return NULL;
 }
 
-struct plan plan_make(const struct planner *planner, enum collective kind, int ranks, int root)
+struct plan plan_make_for(const struct planner *planner, enum collective kind, int ranks, int root,
+                          const struct grouping *groups)
 {
     struct plan plan = { .planner = planner,
+                         .groups = planner->needs_groups ? groups : NULL,
                          .kind = kind,
                          .ranks = ranks,
                          .root = collective_has_root(kind) ? root : 0,
@@ -47,6 +56,11 @@ struct plan plan_make(const struct planner *planner, enum collective kind, int r
                          .stages = 1 };
     planner->shape(&plan);
     return plan;
+}
+
+struct plan plan_make(const struct planner *planner, enum collective kind, int ranks, int root)
+{
+    return plan_make_for(planner, kind, ranks, root, NULL);
 }
 
 static int lay(const struct plan *plan, struct script script)
@@ -88,6 +102,9 @@ static void place_describe(const struct place *place, char *text, size_t size)
         snprintf(text, size, "nothing");
     else if (place->part == ALL_PARTS)
         snprintf(text, size, "%s block %d", names[place->buffer], place->block);
+    else if (place->more > 0)
+        snprintf(text, size, "%s block %d parts %d to %d", names[place->buffer], place->block, place->part,
+                 place->part + place->more);
     else
         snprintf(text, size, "%s block %d part %d", names[place->buffer], place->block, place->part);
 }

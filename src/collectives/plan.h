@@ -4,7 +4,7 @@
  * elements of every *block* of the collective's data (a block has `count`
  * elements; all-reduce, reduce and broadcast have one block, the others one a
  * rank). A chunk may be dealt in *parts* (span_part() of the chunk). A *place* is
- * a buffer, a block of it and a part of the chunk. Blocks may differ in length (v-forms): then
+ * a buffer, a block of it and a part of the chunk, or some parts that follow each other. Blocks may differ in length (v-forms): then
  * `count` is the longest's, and all places of a step are of one block of the data.
  *
  * Steps are ordered by *stage*. Chunk c runs stage s in *tick* c + s, so chunks
@@ -56,6 +56,7 @@ struct place {
     enum buffer buffer;
     int block;
     int part; /* 0 .. parts - 1, or ALL_PARTS */
+    int more; /* parts after that one, too; 0 with ALL_PARTS */
     int of;   /* WORK where the input has a block a rank: the one that it holds */
 };
 
@@ -88,9 +89,11 @@ struct step {
 };
 
 struct planner;
+struct grouping;
 
 struct plan {
     const struct planner *planner;
+    const struct grouping *groups; /* of the ranks, where the planner needs them; outlives the plan */
     enum collective kind;
     int ranks;
     int root;
@@ -107,14 +110,22 @@ enum fold_order {
     FOLDS_LEFT        /* ((rank 0 op rank 1) op rank 2) ...: the same bits by every such plan */
 };
 
+/* What carries messages between groups of ranks; 0: a guess. */
+struct network {
+    double latency_ns;  /* of a small message, one way */
+    double ns_per_byte; /* that a group sends, while it receives as much */
+};
+
 /* What the cost model knows. The same on all ranks. */
 struct cost_facts {
     int ranks;
-    int cores;             /* of the host, shared by those ranks; 0 if unknown */
-    double line_ns;        /* one way of a cache line; 0 if unknown */
-    bool windows;          /* peers' staging can be read in place */
-    size_t staging;        /* bytes of it a rank; 0: as much as a plan could want */
-    enum fold_order order; /* what the operation, or its caller, asks of reductions at least */
+    int cores;                     /* of the host, shared by those ranks; 0 if unknown */
+    double line_ns;                /* one way of a cache line; 0 if unknown */
+    bool windows;                  /* peers' staging can be read in place */
+    size_t staging;                /* bytes of it a rank; 0: as much as a plan could want */
+    enum fold_order order;         /* what the operation, or its caller, asks of reductions at least */
+    const struct grouping *groups; /* ranks that are near each other; NULL: all are alike */
+    struct network network;        /* between the groups; between all ranks where there are none, nor windows */
 };
 
 struct script; /* what a planner writes steps to: script.h */
@@ -122,6 +133,7 @@ struct script; /* what a planner writes steps to: script.h */
 struct planner {
     const char *name;   /* "direct-one-shot" */
     bool needs_windows; /* or signals, which live beside them; not for a single rank */
+    bool needs_groups;  /* two or more, of which some have several ranks */
     /* In-place planners only, NULL for others: do peers read that buffer, INPUT or OUTPUT, of `rank`? */
     bool (*shows)(const struct plan *plan, int rank, enum buffer buffer);
     /* Can it plan `kind` for that many ranks? */
@@ -145,13 +157,16 @@ static inline bool plan_wants_apart(const struct plan *plan)
 
 /* All planners; NULL ends the list. Order breaks ties of cost. */
 extern const struct planner *const planners[];
-/* By name; "direct" and "in-place" are the first of theirs. NULL if unknown. */
+/* By name; "direct", "hierarchy" and "in-place" are the first of theirs. NULL if unknown. */
 const struct planner *planner_find(const char *name);
-/* Is `planner` meant by `name`: its own, or "direct" for every "direct-...", and so "in-place"? */
+/* Is `planner` meant by `name`: its own, or "direct" for every "direct-...", and so on? */
 bool planner_answers(const struct planner *planner, const char *name);
 
-/* A plan of `planner`, which must serve the kind. */
+/* A plan of `planner`, which must serve the kind and need no groups. */
 struct plan plan_make(const struct planner *planner, enum collective kind, int ranks, int root);
+/* The same of any planner; `groups` may be NULL if it needs none. */
+struct plan plan_make_for(const struct planner *planner, enum collective kind, int ranks, int root,
+                          const struct grouping *groups);
 
 /* The pure function: step `index` of `rank`, 0 <= index < plan_steps(plan, rank). It walks the
  * script, so whoever wants all steps takes them by plan_lay(). */
@@ -175,7 +190,8 @@ plait_status plan_verify(const struct plan *plan, int chunks);
 /* The choice for a call: cheapest planner by cost, or the one called `forced` ("auto", NULL or an in-place
  * one: none; "direct": the cheaper direct one; "deterministic": one that no measurement changes) where it
  * serves, else the cheapest with a warning once. Some planner
- * serves every kind, but there may be none that folds in the order that facts->order asks for: NULL. */
+ * serves every kind, but there may be none that folds in the order that facts->order asks for, or no memory to
+ * tell: NULL. */
 struct plan plan_choose(enum collective kind, int ranks, int root, size_t block_size,
                         const struct cost_facts *facts, const char *forced);
 

@@ -8,7 +8,7 @@
  *   all-gather      likewise */
 #include "collectives/cost.h"
 #include "collectives/planners.h"
-#include "collectives/script.h"
+#include "collectives/team.h"
 
 static bool ring_serves(enum collective kind, int ranks)
 {
@@ -46,30 +46,38 @@ static int handed(const struct plan *plan, int rank, int round)
     return before(plan, rank, round + 2);
 }
 
-/* The parts of one block. Sums go round in the order of the ring, each ending with the rank it belongs to;
- * then the finished parts go round. */
-static void lay_allreduce(const struct plan *plan, int rank, struct script *script)
+/* The part that the team's member at place - `back` ends with; back may be up to 2 p. */
+static int part_before(const struct team *team, int first, int back)
 {
-    int next = before(plan, rank, -1), prev = before(plan, rank, 1), lap = plan->ranks - 1;
+    return first + (team->place + 2 * team->size - back) % team->size;
+}
 
-    for (int stage = 0; stage < lap; stage++) {
-        int passed = handed(plan, rank, stage - 1), part = handed(plan, rank, stage);
-        if (stage == 0)
-            script_widen(script, stage, place_of(BUFFER_WORK, 0, passed), place_of(BUFFER_INPUT, 0, passed));
-        script_widen(script, stage, place_of(BUFFER_WORK, 0, part), place_of(BUFFER_INPUT, 0, part));
-        script_recv_reduce(script, stage, prev, place_of(BUFFER_WORK, 0, part), true);
-        script_send(script, stage, next, place_of(BUFFER_WORK, 0, passed));
-    }
+/* Sums go round in the order of the ring, each ending with the rank it belongs to; then the finished parts go
+ * round. */
+void ring_lay_team(const struct team *team, int stage, int first, bool fresh, struct script *script)
+{
+    int next = team_rank(team, team->place + 1), prev = team_rank(team, team->place - 1);
+    int lap = team->size - 1, mine = first + team->place;
+
     for (int i = 0; i < lap; i++) {
-        int passed = before(plan, rank, i), part = before(plan, rank, i + 1);
-        if (i == 0)
-            script_narrow(script, lap, place_of(BUFFER_OUTPUT, 0, rank), place_of(BUFFER_WORK, 0, rank));
-        script_recv(script, lap + i, prev, place_of(BUFFER_OUTPUT, 0, part));
-        script_send(script, lap + i, next, place_of(BUFFER_OUTPUT, 0, passed));
+        int passed = part_before(team, first, i + 1), part = part_before(team, first, i + 2);
+        if (fresh && i == 0)
+            script_widen(script, stage, place_of(BUFFER_WORK, 0, passed), place_of(BUFFER_INPUT, 0, passed));
+        if (fresh)
+            script_widen(script, stage + i, place_of(BUFFER_WORK, 0, part), place_of(BUFFER_INPUT, 0, part));
+        script_recv_reduce(script, stage + i, prev, place_of(BUFFER_WORK, 0, part), true);
+        script_send(script, stage + i, next, place_of(BUFFER_WORK, 0, passed));
+    }
+    stage += lap;
+    script_narrow(script, stage, place_of(BUFFER_OUTPUT, 0, mine), place_of(BUFFER_WORK, 0, mine));
+    for (int i = 0; i < lap; i++) {
+        int passed = part_before(team, first, i), part = part_before(team, first, i + 1);
+        script_recv(script, stage + i, prev, place_of(BUFFER_OUTPUT, 0, part));
+        script_send(script, stage + i, next, place_of(BUFFER_OUTPUT, 0, passed));
     }
 }
 
-/* The same with blocks for parts; a block is needed in two rounds, so two blocks of WORK take turns. */
+/* The first lap with blocks for parts; a block is needed in two rounds, so two blocks of WORK take turns. */
 static void lay_reduce_scatter(const struct plan *plan, int rank, struct script *script)
 {
     int next = before(plan, rank, -1), prev = before(plan, rank, 1), lap = plan->ranks - 1;
@@ -99,8 +107,9 @@ static void lay_allgather(const struct plan *plan, int rank, struct script *scri
 
 static void ring_lay(const struct plan *plan, int rank, struct script *script)
 {
+    const struct team all = team_of_all(plan, rank);
     if (plan->kind == COLLECTIVE_ALLREDUCE)
-        lay_allreduce(plan, rank, script);
+        ring_lay_team(&all, 0, 0, true, script);
     else if (plan->kind == COLLECTIVE_REDUCE_SCATTER)
         lay_reduce_scatter(plan, rank, script);
     else

@@ -17,6 +17,12 @@ static inline struct place place_of(enum buffer buffer, int block, int part)
     return (struct place){ .buffer = buffer, .block = block, .part = part };
 }
 
+/* `count` parts from `first` on. */
+static inline struct place place_parts(enum buffer buffer, int first, int count)
+{
+    return (struct place){ .buffer = buffer, .part = first, .more = count - 1 };
+}
+
 /* A whole block. */
 static inline struct place place_block(enum buffer buffer, int block)
 {

@@ -50,6 +50,17 @@ static size_t slot_offset(const struct execution *x, size_t chunk)
     return (chunk - x->first_lap_slots) % x->lap_slots * x->slot_size;
 }
 
+/* What a place has of the elements that a chunk has of a block. */
+static struct span parts_span(const struct execution *x, struct place place, size_t count)
+{
+    struct span span = span_part(count, x->program->plan.parts, place.part);
+    if (place.more > 0) {
+        struct span last = span_part(count, x->program->plan.parts, place.part + place.more);
+        span.count = last.first + last.count - span.first;
+    }
+    return span;
+}
+
 /* The memory of `place` of `rank` for chunk `chunk`. */
 static struct range find_range(const struct execution *x, struct place place, int rank, size_t chunk)
 {
@@ -61,7 +72,7 @@ static struct range find_range(const struct execution *x, struct place place, in
     if (span.count == 0)
         return (struct range){ NULL, 0 };
     if (place.part != ALL_PARTS)
-        part = span_part(span.count, x->program->plan.parts, place.part);
+        part = parts_span(x, place, span.count);
 
     size_t element = span.first + part.first;
     unsigned char *bytes = NULL;

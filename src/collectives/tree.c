@@ -7,7 +7,7 @@
  * rank sends more than a few blocks. */
 #include "collectives/cost.h"
 #include "collectives/planners.h"
-#include "collectives/script.h"
+#include "collectives/team.h"
 
 static bool tree_serves(enum collective kind, int ranks)
 {
@@ -25,55 +25,56 @@ static void tree_shape(struct plan *plan)
         plan->stages = plan->kind == COLLECTIVE_REDUCE ? rounds + 1 : rounds;
 }
 
-/* The rank `distance` places after `rank`; distance > -p. */
-static int along(const struct plan *plan, int rank, int distance)
+/* Places from the root on. */
+static int from_root(const struct team *team, int root)
 {
-    return (rank + plan->ranks + distance) % plan->ranks;
+    return (team->place + team->size - root) % team->size;
 }
 
-/* Stages 0 .. rounds: leaves first. The root's sum is finished in stage `rounds`. */
-static void lay_reduce(const struct plan *plan, int rank, struct script *script)
+/* Leaves first. */
+void tree_lay_reduce(const struct team *team, int root, int stage, struct place held, struct script *script)
 {
-    const struct place sum = place_block(BUFFER_WORK, 0);
-    int place = along(plan, rank, -plan->root), rounds = log_ceiling(plan->ranks);
-
-    script_widen(script, 0, sum, place_block(BUFFER_INPUT, 0));
-    for (int i = 0; i < rounds; i++) {
-        int distance = 1 << i;
+    int place = from_root(team, root);
+    for (int distance = 1; distance < team->size; distance *= 2, stage++) {
         if (place & distance) {
-            script_send(script, i, along(plan, rank, -distance), sum);
+            script_send(script, stage, team_rank(team, team->place - distance), held);
             return;
         }
-        if (place + distance < plan->ranks)
-            script_recv_reduce(script, i, along(plan, rank, distance), sum, false);
+        if (place + distance < team->size)
+            script_recv_reduce(script, stage, team_rank(team, team->place + distance), held, false);
     }
-    script_narrow(script, rounds, place_block(BUFFER_OUTPUT, 0), sum);
 }
 
-/* Root first, in `rounds` stages from `first` on; the farthest child first, which has most to pass on. */
-static void lay_broadcast(const struct plan *plan, int rank, int first, struct place held,
-                          struct script *script)
+/* Root first; the farthest child first, which has most to pass on. */
+void tree_lay_broadcast(const struct team *team, int root, int stage, struct place held,
+                        struct script *script)
 {
-    int place = along(plan, rank, -plan->root), rounds = log_ceiling(plan->ranks);
-
-    for (int i = 0; i < rounds; i++) {
-        int distance = 1 << (rounds - 1 - i);
+    int place = from_root(team, root);
+    for (int distance = 1 << log_ceiling(team->size) >> 1; distance > 0; distance /= 2, stage++) {
         if (place % (2 * distance) == distance)
-            script_recv(script, first + i, along(plan, rank, -distance), held);
-        else if (place % (2 * distance) == 0 && place + distance < plan->ranks)
-            script_send(script, first + i, along(plan, rank, distance), held);
+            script_recv(script, stage, team_rank(team, team->place - distance), held);
+        else if (place % (2 * distance) == 0 && place + distance < team->size)
+            script_send(script, stage, team_rank(team, team->place + distance), held);
     }
 }
 
 static void tree_lay(const struct plan *plan, int rank, struct script *script)
 {
     const struct place output = place_block(BUFFER_OUTPUT, 0), input = place_block(BUFFER_INPUT, 0);
-    if (plan->kind == COLLECTIVE_BROADCAST)
-        lay_broadcast(plan, rank, 0, rank == plan->root ? input : output, script);
-    else
-        lay_reduce(plan, rank, script);
+    const struct place sum = place_block(BUFFER_WORK, 0);
+    const struct team all = team_of_all(plan, rank);
+    int rounds = log_ceiling(plan->ranks);
+
+    if (plan->kind == COLLECTIVE_BROADCAST) {
+        tree_lay_broadcast(&all, plan->root, 0, rank == plan->root ? input : output, script);
+        return;
+    }
+    script_widen(script, 0, sum, input);
+    tree_lay_reduce(&all, plan->root, 0, sum, script);
+    if (rank == plan->root)
+        script_narrow(script, rounds, output, sum);
     if (plan->kind == COLLECTIVE_ALLREDUCE)
-        lay_broadcast(plan, rank, log_ceiling(plan->ranks), output, script);
+        tree_lay_broadcast(&all, plan->root, rounds, output, script);
 }
 
 /* A large block comes in chunks that follow each other, so that the bytes of the busiest rank count,

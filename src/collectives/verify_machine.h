@@ -105,7 +105,7 @@ static inline int part_count(const struct machine *machine, const struct place *
 {
     if (place->buffer == BUFFER_NONE)
         return 0;
-    return place->part == ALL_PARTS ? machine->plan->parts : 1;
+    return place->part == ALL_PARTS ? machine->plan->parts : 1 + place->more;
 }
 
 /* Cell `i` of a place; i < part_count(). */

@@ -67,7 +67,8 @@ static const char *place_trouble(const struct plan *plan, int owner, const struc
         return NULL;
     if (place->block < 0 || place->block >= buffer_blocks(plan, place->buffer, owner))
         return "is in a block outside of the buffer";
-    if (place->part != ALL_PARTS && (place->part < 0 || place->part >= plan->parts))
+    bool whole = place->part == ALL_PARTS && place->more == 0;
+    if (!whole && (place->part < 0 || place->more < 0 || place->part >= plan->parts - place->more))
         return "is in a part that there is not";
     return NULL;
 }
@@ -79,7 +80,7 @@ static bool parts_agree(const struct step *step)
     for (int i = 0; i < 4; i++) {
         if (places[i]->buffer == BUFFER_NONE)
             continue;
-        if (first && places[i]->part != first->part)
+        if (first && (places[i]->part != first->part || places[i]->more != first->more))
             return false;
         first = places[i];
     }

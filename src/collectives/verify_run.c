@@ -305,7 +305,7 @@ static plait_status finish_recv(const struct doing *doing, const struct message 
     bool accumulates = collective_reduces(doing->machine->plan->kind);
     bool alike = (!accumulates || (to->buffer == BUFFER_WORK) == (from->buffer == BUFFER_WORK)) &&
                  (to->buffer == BUFFER_NONE) == (from->buffer == BUFFER_NONE);
-    if (!alike || (to->buffer != BUFFER_NONE && to->part != from->part))
+    if (!alike || (to->buffer != BUFFER_NONE && (to->part != from->part || to->more != from->more)))
         return wrong(doing, "receives what rank %d does not send: another part or kind of element",
                      step->peer);
 
