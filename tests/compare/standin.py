@@ -32,6 +32,7 @@ def drive(pid_file):
     import main
     from session import Session
     main.go_on(None)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background job has not
     peer = SimpleNamespace(name="standin", environment={}, command=lambda ranks, arguments: [
         sys.executable, __file__, "answer", *arguments])
     session = Session(peer, 2, [0, 1])

@@ -61,8 +61,8 @@ def _ended(pid, deadline):
 
 
 def init(rank, size, folder, name="a", backend="plait", seconds=60):
-    """The default group, over a file store of the test."""
-    store = dist.PrefixStore(name, dist.FileStore(str(folder / "store"), size))
+    """The default group, over a file store of the test. Each name has its file, which the last user takes away."""
+    store = dist.FileStore(str(folder / f"store-{name}"), size)
     dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timedelta(seconds=seconds))
 
 
