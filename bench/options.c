@@ -66,7 +66,7 @@ static const struct argp_option table[] = {
       GROUP_HOW },
 
     { NULL, 0, NULL, 0,
-      "Ranks (default: those of torchrun or of RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT):", GROUP_RANKS },
+      "Ranks (default: those of mpirun, mpiexec, srun or torchrun, or of RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT):", GROUP_RANKS },
     { "ranks", OPTION_RANKS, "N", 0, "start N processes on this host", GROUP_RANKS },
     { "threads", OPTION_THREADS, "N", 0, "N threads of this process, also as -t N", GROUP_RANKS },
     { "nthreads", 't', "N", OPTION_HIDDEN, NULL, GROUP_RANKS },

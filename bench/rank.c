@@ -51,11 +51,13 @@ static plait_status trouble(struct rank *rank, plait_status status, const char *
 
 static void complain(const struct rank *rank, plait_status status)
 {
+    static const char *const variables[] = { "RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID" };
     char number[16] = "?";
     if (rank->rank >= 0)
         snprintf(number, sizeof number, "%d", rank->rank);
-    else if (getenv("RANK"))
-        snprintf(number, sizeof number, "%s", getenv("RANK"));
+    for (size_t i = 0; rank->rank < 0 && i < sizeof variables / sizeof variables[0] && number[0] == '?'; i++)
+        if (getenv(variables[i]))
+            snprintf(number, sizeof number, "%s", getenv(variables[i]));
     fprintf(stderr, "plait-perf: rank %s: %s: %s\n", number, plait_status_name(status),
             *rank->trouble ? rank->trouble : plait_last_error());
 }

@@ -51,8 +51,8 @@ if(MPI_C_FOUND)
     set(found "MPI ${MPI_C_VERSION}")
 endif()
 plait_with(MPI "${found}" "libopenmpi-dev"
-    "will start ranks under mpirun (this version starts under torchrun or plain environment variables)"
-    "nothing today; later, ranks that mpirun starts find each other through MPI")
+    "builds libplait-mpi.so, for launchers that speak neither PMIx nor PMI"
+    "no libplait-mpi.so: ranks of launchers that speak neither PMIx nor PMI need MASTER_ADDR")
 
 set(found "")
 find_package(Python3 QUIET COMPONENTS Interpreter Development.Module)

@@ -10,7 +10,7 @@
  * in the same order and with the same count, type, operation and root:
  *
  *     plait_world *world = NULL;
- *     plait_status status = plait_world_create(NULL, &world); // torchrun's environment
+ *     plait_status status = plait_world_create(NULL, &world); // rank and size from the launcher
  *     if (status == PLAIT_OK)
  *         status = plait_allreduce(plait_world_comm(world), gradients, gradients, count,
  *                                  PLAIT_F32, PLAIT_AVERAGE, NULL);
@@ -210,13 +210,16 @@ typedef void (*plait_fault_handler)(void *context, const plait_fault *fault);
  *   threads      ranks are threads of this process; rank and size are required
  *   store        over a caller's key-value store; rank and size are required
  *   file         over a file that all ranks can lock (PLAIT_FILE)
- *   environment  RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, as torchrun sets
- *                them; rank 0 listens. With WORLD_SIZE unset: a world of one.
+ *   environment  MASTER_ADDR, MASTER_PORT, as torchrun sets them; rank 0 listens
+ *   launcher     mpirun, mpiexec or srun tells where rank 0 is (PLAIT_LAUNCHER)
+ *
+ * Rank and size come from torchrun's, mpirun's, mpiexec's or srun's variables
+ * (docs/settings.md) unless `size` is set; without any: a world of one.
  */
 typedef struct plait_world_options {
     size_t struct_size; /**< sizeof(plait_world_options); 0 means this version's */
     int rank;           /**< this rank, 0 <= rank < size */
-    int size;           /**< number of ranks; 0: rank and size come from RANK and WORLD_SIZE */
+    int size;           /**< number of ranks; 0: rank and size come from the launcher */
     plait_thread_group *threads;
     const plait_store *store;
     const char *file;         /**< a path, created if absent; PLAIT_FILE */

@@ -113,6 +113,10 @@ static plait_status exchange(const struct world *world, const struct card *mine,
                                          .file = settings->file,
                                          .address = settings->address,
                                          .port = settings->port,
+                                         .launcher = settings->launcher,
+                                         .launcher_asked = settings->launcher_asked,
+                                         .interface = settings->interface,
+                                         .job = settings->job,
                                          .job_key = settings->job_key,
                                          .job_key_size = settings->job_key_size,
                                          .deadline = deadline };
@@ -206,14 +210,16 @@ static void count_cores(struct world *world, const struct card *cards)
     world->cores = cores_of_host(world, cards, world->rank);
 }
 
-static struct endpoint_setup setup_for(const struct world *world, size_t staging)
+/* `found`: where rank 0 was found, if the launcher told that; else "" or NULL. */
+static struct endpoint_setup setup_for(const struct world *world, size_t staging, const char *found)
 {
     return (struct endpoint_setup){ .rank = world->rank,
                                     .size = world->size,
                                     .lane_size = staging,
                                     .provider = world->settings.ofi_provider,
                                     .interface = world->settings.interface,
-                                    .toward = world->settings.address };
+                                    .toward =
+                                        found != NULL && found[0] != '\0' ? found : world->settings.address };
 }
 
 /* A rank on another host; -1 if there is none. */
@@ -265,11 +271,11 @@ static plait_status check_excuses(const struct world *world, const struct card *
 
 /* Opens the network and trades its blobs in a second exchange: not before a peer is known to be on another
  * host, for what it takes to open is not for worlds that never use it. */
-static plait_status open_network(const struct world *world, struct card *cards, struct endpoint **network,
-                                 int64_t deadline)
+static plait_status open_network(const struct world *world, const char *found, struct card *cards,
+                                 struct endpoint **network, int64_t deadline)
 {
     size_t staging = world_lane_size(world);
-    struct endpoint_setup setup = setup_for(world, staging);
+    struct endpoint_setup setup = setup_for(world, staging, found);
     struct bootstrap_result result;
     struct card mine;
     unsigned char blob[TRANSPORT_BLOB_BYTES] = { 0 };
@@ -287,8 +293,8 @@ static plait_status open_network(const struct world *world, struct card *cards, 
 }
 
 /* Makes the transport one that routes by peer. `blobs` has two rows a rank. */
-static plait_status open_route(struct world *world, struct card *cards, unsigned char *blobs,
-                               int64_t deadline)
+static plait_status open_route(struct world *world, const char *found, struct card *cards,
+                               unsigned char *blobs, int64_t deadline)
 {
     size_t row = (size_t)world->size * TRANSPORT_BLOB_BYTES;
     bool *outside = calloc((size_t)world->size, sizeof *outside);
@@ -297,7 +303,7 @@ static plait_status open_route(struct world *world, struct card *cards, unsigned
         return failure(PLAIT_OUT_OF_MEMORY, "no memory for %d ranks", world->size);
     for (int rank = 0; rank < world->size; rank++)
         outside[rank] = world->members[rank].outside;
-    plait_status status = open_network(world, cards, &network, deadline);
+    plait_status status = open_network(world, found, cards, &network, deadline);
     if (status != PLAIT_OK)
         goto cleanup;
     take_blobs(world, cards, blobs + row);
@@ -329,8 +335,9 @@ static plait_status connect_peers(struct world *world, struct card *cards,
     }
     take_blobs(world, cards, blobs);
     if (outside >= 0 && world->transport != &transport_ofi)
-        status = strcmp(world->settings.transport, "auto") == 0 ? open_route(world, cards, blobs, deadline)
-                                                                : refuse_hosts(world, outside);
+        status = strcmp(world->settings.transport, "auto") == 0
+                     ? open_route(world, result->toward, cards, blobs, deadline)
+                     : refuse_hosts(world, outside);
     for (int rank = 0; rank < world->size; rank++)
         peers[rank] = (struct peer){ .rank = rank,
                                      .pid = world->members[rank].pid,
@@ -355,7 +362,7 @@ static plait_status meet(struct world *world, int64_t deadline)
     if (cards == NULL)
         return failure(PLAIT_OUT_OF_MEMORY, "no memory for %d ranks", world->size);
 
-    struct endpoint_setup setup = setup_for(world, staging);
+    struct endpoint_setup setup = setup_for(world, staging, NULL);
     plait_status status = world->transport->open(&setup, &world->endpoint, blob);
     if (status != PLAIT_OK)
         goto cleanup;

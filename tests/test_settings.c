@@ -7,6 +7,7 @@
 #include "base/settings.h"
 #include "base/status.h"
 #include "check.h"
+#include "launcher_names.h"
 
 extern char **environ;
 
@@ -22,6 +23,7 @@ static int clear_environment(void **state)
         unsetenv(row.name);
     for (size_t i = 0; i < LENGTH(launcher_names); i++)
         unsetenv(launcher_names[i]);
+    launcher_clear();
     return 0;
 }
 

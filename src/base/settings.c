@@ -83,6 +83,15 @@ static bool parse_pulls(const struct setting *setting, const char *text, void *f
     return true;
 }
 
+static bool parse_launcher(const struct setting *setting, const char *text, void *field)
+{
+    int index;
+    if (!find_name(setting, text, &index))
+        return false;
+    *(enum launcher *)field = (enum launcher)(LAUNCHER_AUTO + index);
+    return true;
+}
+
 static bool parse_prove(const struct setting *setting, const char *text, void *field)
 {
     int index;
@@ -150,8 +159,8 @@ static const struct setting table[] = {
       parse_name, FIELD(transport), { "auto", "inproc", "shm", "ofi" }, NULL },
     { "PLAIT_OFI_PROVIDER", "", "the best", "The provider of libfabric that carries messages between hosts.",
       parse_text, FIELD(ofi_provider), { NULL }, "a name that fi_info lists, such as tcp;ofi_rxm" },
-    { "PLAIT_INTERFACE", "", "by route", "The network interface that other hosts reach this one by.",
-      parse_text, FIELD(interface), { NULL }, "an interface's name or one of its addresses" },
+    { "PLAIT_INTERFACE", "", "by route", "The network interface that other hosts reach this one by; the first that is here.",
+      parse_text, FIELD(interface), { NULL }, "names (eth0, ib*), addresses, subnets (10.0.0.0/8), ! before what to avoid; with commas between" },
     { "PLAIT_PLAN", "plan", "auto", "The algorithm of collectives; where it does not fit, Plait chooses. See \"The same bits\".",
       parse_name, FIELD(plan),
       { "auto", "deterministic", "direct", "direct-one-shot", "direct-two-phase", "direct-running", "doubling", "halving",
@@ -166,6 +175,8 @@ static const struct setting table[] = {
       parse_text, FIELD(job_key), { NULL }, "any text; 16 random characters or more" },
     { "PLAIT_FILE", "file", "", "A file through which the ranks find each other.",
       parse_text, FIELD(file), { NULL }, "a path that all ranks can write" },
+    { "PLAIT_LAUNCHER", "", "auto", "What started the ranks: its variables say who they are, and through it they meet.",
+      parse_launcher, FIELD(launcher), { "auto", "environment", "pmix", "pmi", "slurm", "mpi" }, NULL },
     { "PLAIT_STAGING_SIZE", "", "by cache size",
       "Shared memory of each rank that payload is staged through; 512K at most in split communicators.",
       parse_staging_size, FIELD(staging_size), { NULL }, "bytes from 64K to 1G; K, M and G are powers of 1024" },

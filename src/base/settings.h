@@ -17,7 +17,20 @@ enum stores { STORES_AUTO, STORES_ORDINARY, STORES_STREAMED };
 /* Whether ranks copy out of each other's private memory: where it is no slower, or as told. */
 enum pulls { PULLS_AUTO, PULLS_ALWAYS, PULLS_NEVER };
 
-/* Strings point into the options, the environment or static storage: copy what
+/* How ranks find each other that have no store, file or threads: by rank 0's address, or by what their
+ * launcher offers. Slurm's node list gives an address, so that is LAUNCHER_ENVIRONMENT once it is loaded. */
+enum launcher {
+    LAUNCHER_AUTO,
+    LAUNCHER_ENVIRONMENT,
+    LAUNCHER_PMIX,
+    LAUNCHER_PMI,
+    LAUNCHER_SLURM,
+    LAUNCHER_MPI
+};
+
+enum { LAUNCH_TEXT_BYTES = 256 };
+
+/* Not to be copied: strings may point into it. Others point into the options, the environment or static storage: copy what
  * must outlive plait_world_create(). */
 struct settings {
     int rank, size;             /* 0 <= rank < size */
@@ -29,6 +42,10 @@ struct settings {
     const char *file;
     const char *address; /* with port: rank 0 listens there */
     int port;
+    enum launcher launcher; /* never LAUNCHER_AUTO or LAUNCHER_SLURM once it is loaded */
+    bool launcher_asked;    /* PLAIT_LAUNCHER names it; else the address, if any, is the way out */
+    char launch_address[LAUNCH_TEXT_BYTES]; /* where the address is from, if from the launcher */
+    char job[LAUNCH_TEXT_BYTES];            /* the launcher's name for the job; "" if it has none */
 
     const void *job_key; /* NULL: none was given */
     size_t job_key_size;
@@ -73,6 +90,17 @@ const char *settings_nearest(const char *name);
 
 /* The settings' own: what the launcher says (settings_launch.c). */
 plait_status settings_load_launch(struct settings *settings, const plait_world_options *options);
+
+/* The settings' own, of settings_launcher.c: finds the launcher that started this process, and from it the
+ * rank and the size (0 if there is none). */
+plait_status launcher_find_place(struct settings *settings);
+/* Settles how the ranks meet, where neither the caller nor MASTER_ADDR and MASTER_PORT say it; leaves
+ * LAUNCHER_AUTO if no launcher helps. */
+plait_status launcher_find_meeting(struct settings *settings);
+
+/* The settings' own: the number in variable `name`, if it is set; *set says whether it was. */
+plait_status settings_read_number(const char *name, int64_t least, int64_t most, const char *good,
+                                  int *number, bool *set);
 
 /* The settings' own: a whole decimal number, without blanks or anything else around it. */
 bool settings_parse_number(const char *text, int64_t least, int64_t most, int64_t *value);

@@ -18,7 +18,9 @@ const struct bootstrap_way *way_of(const struct bootstrap_options *options)
         return &way_threads;
     if (options->store != NULL)
         return &way_store;
-    return options->file != NULL ? &way_file : &way_environment;
+    if (options->file != NULL)
+        return &way_file;
+    return options->launcher > LAUNCHER_ENVIRONMENT ? &way_launcher : &way_environment;
 }
 
 struct claim exchange_claim(const struct exchange *exchange)
@@ -119,6 +121,7 @@ plait_status bootstrap_exchange(const struct bootstrap_options *options, const s
     status = options->size == 1 && way != &way_threads ? meet_nobody(&exchange) : way->meet(&exchange);
     if (status == PLAIT_OK) {
         job_key_of_world(exchange.base, &exchange.outcome, result);
+        memcpy(result->toward, exchange.toward, sizeof result->toward);
         log_debug("rank %d of %d: all are there after %.1f ms (%s)", options->rank, options->size,
                   exchange_seconds(&exchange) * 1e3, way->name);
     }

@@ -1,7 +1,7 @@
 /* Bootstrap: how the ranks of a world find each other. It ends when every rank
  * has every rank's card; after that nothing of it is left running.
  *
- * A way (environment, file, store, threads) is one struct bootstrap_way. Each handshake
+ * A way (environment, launcher, file, store, threads) is one struct bootstrap_way. Each handshake
  * and each stored value carries the magic, the wire version, the world's
  * generation and a proof of the job key. What does not fit is turned away
  * with one log line and the waiting goes on. */
@@ -10,9 +10,10 @@
 
 #include <stdint.h>
 
+#include "base/settings.h"
 #include "plait.h"
 
-enum { CARD_BYTES = 512, JOB_KEY_BYTES = 32 };
+enum { CARD_BYTES = 512, JOB_KEY_BYTES = 32, RESULT_ADDRESS_BYTES = 80 };
 
 /* What one rank tells all others: the front and the transports fill it, the
  * bootstrap carries it as opaque bytes. */
@@ -28,7 +29,12 @@ struct bootstrap_options {
     const char *file;
     const char *address; /* else rank 0 listens here */
     int port;
-    const void *job_key; /* NULL: draw one (store, file, threads) or derive an unsecret one (environment) */
+    enum launcher
+        launcher;          /* LAUNCHER_PMIX, _PMI, _MPI: find rank 0 through it; the address is the way out */
+    bool launcher_asked;   /* there is no way out */
+    const char *interface; /* PLAIT_INTERFACE */
+    const char *job;       /* the launcher's name for it; NULL: none */
+    const void *job_key;   /* NULL: draw one (store, file, threads) or derive an unsecret one (environment) */
     size_t job_key_size;
     int64_t deadline; /* clock_ns() */
 };
@@ -36,6 +42,7 @@ struct bootstrap_options {
 struct bootstrap_result {
     uint64_t generation;                  /* the same on all ranks, new for each world */
     unsigned char job_key[JOB_KEY_BYTES]; /* of this world; all ranks have it */
+    char toward[RESULT_ADDRESS_BYTES];    /* where rank 0 was found, if its launcher told that; else "" */
 };
 
 /* Gives this rank's card to all and takes everyone's: cards[size], in rank

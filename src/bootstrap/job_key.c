@@ -47,12 +47,13 @@ void job_key_base(const struct bootstrap_options *options, unsigned char key[JOB
     } else {
         hash_text(&state, "plait without a key");
     }
-    /* Over TCP the port and torchrun's run keep apart jobs that were given no key. The
+    /* Over TCP the port, the launcher's job and torchrun's run keep apart jobs that were given no key. The
      * address does not take part: ranks may well spell one address in different ways. */
     if (options->job_key == NULL && way_of(options) == &way_environment) {
         char port[16];
         snprintf(port, sizeof port, "%d", options->port);
         hash_text(&state, port);
+        hash_text(&state, options->job);
         hash_text(&state, getenv("TORCHELASTIC_RUN_ID"));
         hash_text(&state, getenv("TORCHELASTIC_RESTART_COUNT"));
     }

@@ -75,26 +75,38 @@ static bool listed(const struct endpoint *list, int count, const struct addrinfo
     return false;
 }
 
-int tcp_resolve(const char *name, struct endpoint *list, char why[REASON_BYTES])
+/* Adds the addresses of one name. 0, or getaddrinfo()'s code. */
+static int resolve_name(const char *name, struct endpoint *list, int *count)
 {
     struct addrinfo wanted = { .ai_socktype = SOCK_STREAM, .ai_protocol = IPPROTO_TCP }, *found = NULL;
     int code = getaddrinfo(name, NULL, &wanted, &found);
-    if (code != 0) {
-        snprintf(why, REASON_BYTES, "the name \"%.100s\" has no address: %.90s", name,
-                 code == EAI_SYSTEM ? strerror(errno) : gai_strerror(code));
-        return 0;
-    }
-    int count = 0;
-    for (struct addrinfo *info = found; info != NULL && count < ADDRESSES_MAX; info = info->ai_next) {
-        if ((info->ai_family != AF_INET && info->ai_family != AF_INET6) || listed(list, count, info))
+    if (code != 0)
+        return code;
+    for (struct addrinfo *info = found; info != NULL && *count < ADDRESSES_MAX; info = info->ai_next) {
+        if ((info->ai_family != AF_INET && info->ai_family != AF_INET6) || listed(list, *count, info))
             continue;
-        memset(&list[count], 0, sizeof list[count]);
-        memcpy(&list[count].address, info->ai_addr, info->ai_addrlen);
-        list[count++].size = info->ai_addrlen;
+        memset(&list[*count], 0, sizeof list[*count]);
+        memcpy(&list[*count].address, info->ai_addr, info->ai_addrlen);
+        list[(*count)++].size = info->ai_addrlen;
     }
     freeaddrinfo(found);
-    if (count == 0)
-        snprintf(why, REASON_BYTES, "the name \"%.100s\" has neither an IPv4 nor an IPv6 address", name);
+    return 0;
+}
+
+int tcp_resolve(const char *names, struct endpoint *list, char why[REASON_BYTES])
+{
+    int count = 0, code = 0;
+    char name[256];
+    for (const char *at = names; at != NULL; at = strchr(at, ',') != NULL ? strchr(at, ',') + 1 : NULL) {
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(at, ","), at);
+        int error = resolve_name(name, list, &count);
+        code = error != 0 ? error : code;
+    }
+    if (count == 0 && code != 0)
+        snprintf(why, REASON_BYTES, "the name \"%.100s\" has no address: %.90s", names,
+                 code == EAI_SYSTEM ? strerror(errno) : gai_strerror(code));
+    else if (count == 0)
+        snprintf(why, REASON_BYTES, "the name \"%.100s\" has neither an IPv4 nor an IPv6 address", names);
     return count;
 }
 

@@ -33,8 +33,8 @@ const char *endpoint_host(const struct endpoint *endpoint, char text[ENDPOINT_TE
 void endpoint_set_port(struct endpoint *endpoint, int port);
 bool endpoint_is_loopback(const struct endpoint *endpoint);
 
-/* The addresses of a name, at most ADDRESSES_MAX. 0: none, and `why` says why. */
-int tcp_resolve(const char *name, struct endpoint *list, char why[REASON_BYTES]);
+/* The addresses of a name or of several with commas between, at most ADDRESSES_MAX. 0: none, and `why` says why. */
+int tcp_resolve(const char *names, struct endpoint *list, char why[REASON_BYTES]);
 
 /* The first and the last port that rank 0 may listen on. Under torchrun MASTER_PORT is its own store's. */
 void tcp_ports(const struct bootstrap_options *options, int *first, int *last);

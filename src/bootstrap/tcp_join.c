@@ -366,8 +366,10 @@ static plait_status go_round(struct search *search)
         char reason[REASON_BYTES] = "";
         enum attempt_end end =
             tcp_attempt(search->exchange, &candidate->endpoint, candidate->patience_ms, reason, &status);
-        if (end == ATTEMPT_OVER)
+        if (end == ATTEMPT_OVER) {
+            endpoint_host(&candidate->endpoint, search->exchange->toward);
             return status;
+        }
         keep_reason(candidate, end, reason);
         plan_next_try(candidate, end);
     }

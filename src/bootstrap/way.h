@@ -13,6 +13,7 @@ struct exchange {
     struct claim self; /* left_ms: see exchange_claim() */
     unsigned char base[JOB_KEY_BYTES];
     int64_t start;          /* clock_ns() */
+    char toward[RESULT_ADDRESS_BYTES]; /* as in the result */
     struct outcome outcome; /* nonces and cards are there from the start */
 };
 
@@ -22,7 +23,7 @@ struct bootstrap_way {
     plait_status (*meet)(struct exchange *exchange);
 };
 
-extern const struct bootstrap_way way_threads, way_store, way_file, way_environment;
+extern const struct bootstrap_way way_threads, way_store, way_file, way_environment, way_launcher;
 
 /* The first whose option is set. */
 const struct bootstrap_way *way_of(const struct bootstrap_options *options);

@@ -165,9 +165,9 @@ static void hear_stranger(struct meeting *meeting, int index)
 
 /* -------------------------------------------------------------------- calling */
 
-static struct ofi_address address_of(const struct lifeline_place *place)
+static struct interface_address address_of(const struct lifeline_place *place)
 {
-    struct ofi_address address = { .size = sizeof(struct sockaddr_in) };
+    struct interface_address address = { .size = sizeof(struct sockaddr_in) };
     address.socket.any.sa_family = place->family;
     if (place->family == AF_INET) {
         address.socket.v4.sin_port = place->port;
@@ -184,7 +184,7 @@ static struct ofi_address address_of(const struct lifeline_place *place)
 static plait_status no_way(const struct meeting *meeting, int rank, const char *why)
 {
     const struct lifeline_place *place = &meeting->lifelines->lines[rank].place;
-    struct ofi_address there = address_of(place);
+    struct interface_address there = address_of(place);
     return failure(PLAIT_START_FAILED,
                    "rank %d at %s can't reach rank %d at %s port %d: %s; PLAIT_INTERFACE says which network "
                    "to use",
@@ -196,7 +196,7 @@ static plait_status call(struct meeting *meeting, int rank)
 {
     struct lifelines *lifelines = meeting->lifelines;
     struct lifeline *line = &lifelines->lines[rank];
-    struct ofi_address there = address_of(&line->place), here = lifelines->own;
+    struct interface_address there = address_of(&line->place), here = lifelines->own;
     line->said = line->heard = 0;
     write_greeting(meeting, rank);
     line->fd = socket(line->place.family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);

@@ -19,7 +19,7 @@ struct record {
 };
 _Static_assert(sizeof(struct record) == sizeof(((struct lifeline *)NULL)->record), "a record fits");
 
-plait_status lifelines_open(struct lifelines *lifelines, int rank, int size, const struct ofi_address *own,
+plait_status lifelines_open(struct lifelines *lifelines, int rank, int size, const struct interface_address *own,
                             struct lifeline_place *place)
 {
     *lifelines = (struct lifelines){ .rank = rank, .size = size, .own = *own, .listener = -1 };
@@ -29,7 +29,7 @@ plait_status lifelines_open(struct lifelines *lifelines, int rank, int size, con
     for (int i = 0; i < size; i++)
         lifelines->lines[i].fd = -1;
     lifelines->listener = socket(own->socket.any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    struct ofi_address bound = *own;
+    struct interface_address bound = *own;
     if (lifelines->listener < 0 || bind(lifelines->listener, &own->socket.any, own->size) != 0 ||
         listen(lifelines->listener, 1024) != 0 ||
         getsockname(lifelines->listener, &bound.socket.any, &bound.size) != 0)

@@ -50,11 +50,11 @@ struct lifeline {
 struct lifelines {
     int rank, size;
     int listener;
-    struct ofi_address own;
+    struct interface_address own;
     struct lifeline *lines; /* by world rank */
 };
 
-plait_status lifelines_open(struct lifelines *lifelines, int rank, int size, const struct ofi_address *own,
+plait_status lifelines_open(struct lifelines *lifelines, int rank, int size, const struct interface_address *own,
                             struct lifeline_place *place);
 
 struct lifelines_meeting {

@@ -49,7 +49,7 @@ static void meet(void *context, struct message *message)
 }
 
 static plait_status open_rail(struct ofi *ofi, const struct endpoint_setup *setup,
-                              const struct ofi_address *address)
+                              const struct interface_address *address)
 {
     const struct ofi_library *library;
     struct ofi_choice choice;
@@ -78,7 +78,7 @@ static plait_status open_rail(struct ofi *ofi, const struct endpoint_setup *setu
 plait_status ofi_open(const struct endpoint_setup *setup, struct endpoint **endpoint,
                       unsigned char bytes[TRANSPORT_BLOB_BYTES])
 {
-    struct ofi_address address;
+    struct interface_address address;
     struct blob blob = { .name_size = 0 };
     struct ofi *ofi = calloc(1, sizeof *ofi);
     if (ofi == NULL)

@@ -51,7 +51,7 @@ static bool is_meant(const char *wanted, const char *offered)
 }
 
 /* The best answer for one name: the exact one before one with a layer. 0, or libfabric's error. */
-static int ask(const struct ofi_library *library, const char *name, const struct ofi_address *address,
+static int ask(const struct ofi_library *library, const char *name, const struct interface_address *address,
                bool writes, struct fi_info **info)
 {
     struct fi_info *hints = library->dupinfo(NULL), *list = NULL;

@@ -17,7 +17,7 @@ struct ofi_choice {
 
 struct ofi_wish {
     const char *provider; /* "tcp;ofi_rxm"; NULL: the best */
-    const struct ofi_address *address;
+    const struct interface_address *address;
     size_t receives; /* buffers that have to be posted at a time */
     bool no_writes;  /* even where they can be had */
 };
