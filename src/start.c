@@ -20,6 +20,8 @@
 /* What a rank tells the others of itself. Authenticated by the bootstrap, so
  * it comes from a Plait of this job; lengths are checked all the same. */
 struct card_body {
+    char version[16]; /* first, and the size next, so that every version can read them in another's card */
+    uint32_t size;    /* of this struct */
     int64_t pid;
     uint64_t staging_size;
     uint64_t cores[MACHINE_CORE_WORDS]; /* it may use */
@@ -34,7 +36,10 @@ _Static_assert(sizeof(struct card_body) <= CARD_BYTES, "a card holds what a rank
 static void write_card(const struct world *world, size_t staging_size,
                        const unsigned char blob[TRANSPORT_BLOB_BYTES], struct card *card)
 {
-    struct card_body body = { .pid = getpid(), .staging_size = staging_size, .quota = world->machine.quota };
+    struct card_body body = {
+        .size = sizeof body, .pid = getpid(), .staging_size = staging_size, .quota = world->machine.quota
+    };
+    snprintf(body.version, sizeof body.version, "%s", plait_version());
     memcpy(body.cores, world->machine.cores, sizeof body.cores);
     snprintf(body.plan, sizeof body.plan, "%s", world->settings.plan);
     snprintf(body.transport, sizeof body.transport, "%s", world->transport->name);
@@ -49,6 +54,7 @@ static struct card_body read_card(const struct card *card)
 {
     struct card_body body;
     memcpy(&body, card->bytes, sizeof body);
+    body.version[sizeof body.version - 1] = '\0';
     body.transport[sizeof body.transport - 1] = '\0';
     body.plan[sizeof body.plan - 1] = '\0';
     body.host_id[sizeof body.host_id - 1] = '\0';
@@ -127,6 +133,11 @@ static plait_status exchange(const struct world *world, const struct card *mine,
 static plait_status check_card(const struct world *world, int rank, const struct card_body *body,
                                size_t own_staging)
 {
+    if (strcmp(body->version, plait_version()) != 0 || body->size != sizeof *body)
+        return failure(PLAIT_START_FAILED,
+                       "rank %d runs Plait %s%s and rank %d Plait %s; install one and the same on all hosts",
+                       rank, body->version, body->size != sizeof *body ? " of another build" : "",
+                       world->rank, plait_version());
     if (strcmp(body->transport, world->transport->name) != 0)
         return failure(PLAIT_INVALID_SETTING,
                        "rank %d uses transport %s and rank %d %s; set PLAIT_TRANSPORT alike on all ranks",

@@ -168,9 +168,11 @@ static plait_status nobody_led(struct meeting *meeting)
     char leader[CLAIM_TEXT_BYTES], former[CLAIM_TEXT_BYTES + 100];
     claim_text(&meeting->leader, leader);
     if (meeting->leader.size == 0 && meeting->warned)
-        return failure(PLAIT_START_FAILED,
-                       "rank %d found a rank 0 in the %s within %.1f s, but not with its job key", rank, way,
-                       seconds);
+        return failure(
+            PLAIT_START_FAILED,
+            "rank %d found a rank 0 in the %s within %.1f s, but not with its job key; set PLAIT_JOB_KEY "
+            "alike on all ranks",
+            rank, way, seconds);
     if (meeting->leader.size == 0)
         return failure(PLAIT_START_FAILED,
                        "rank 0 did not come within %.1f s: rank %d of %d waited for it at the %s%s", seconds,

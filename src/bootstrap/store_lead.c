@@ -82,7 +82,9 @@ static plait_status judge(struct meeting *meeting, enum complaint what, const st
     if (what == COMPLAINT_LEADER)
         return claimed_twice(self, claim);
     if (what == COMPLAINT_SIZE)
-        return failure(PLAIT_START_FAILED, "%s was started for a world of %d ranks, %s for one of %d",
+        return failure(PLAIT_START_FAILED,
+                       "%s was started for a world of %d ranks, %s for one of %d; give all of "
+                       "them the same size (WORLD_SIZE)",
                        claim_text(claim, one), claim->size, claim_text(self, two), self->size);
     struct claim first;
     struct card card;

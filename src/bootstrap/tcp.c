@@ -155,6 +155,24 @@ const char *stranger_text(const unsigned char *bytes, size_t size, char text[REA
     return text;
 }
 
+const char *tcp_remedy(const char *reason)
+{
+    static const struct {
+        const char *part, *remedy;
+    } remedies[] = {
+        { "another job key",
+          "; set PLAIT_JOB_KEY alike on all ranks of a job, and give each job a port of its own" },
+        { "wire version", "; install one version of Plait on all hosts" },
+        { "no answer while connecting", "; a firewall may drop what goes there: let these ports pass" },
+        { "route to host", "; MASTER_ADDR must be an address of rank 0's host that this one can reach" },
+        { "unreachable", "; MASTER_ADDR must be an address of rank 0's host that this one can reach" },
+    };
+    for (size_t i = 0; i < sizeof remedies / sizeof remedies[0]; i++)
+        if (strstr(reason, remedies[i].part) != NULL)
+            return remedies[i].remedy;
+    return "";
+}
+
 /* ------------------------------------------------------------------ the way */
 
 static plait_status meet(struct exchange *exchange)

@@ -1,4 +1,4 @@
-/* The way over TCP: rank 0 listens (tcp_host.c), the others come to it (tcp_join.c).
+/* The way over TCP: rank 0 listens (tcp_host.c), the others come to it (tcp_join.c, tcp_attempt.c).
  *
  *   joiner -> rank 0   HELLO       magic, version, rank, size, pid, nonce
  *   rank 0 -> joiner   CHALLENGE   its nonce, and a proof of the job key over both
@@ -44,6 +44,9 @@ int tcp_socket(int family);
 
 /* What a connection's frames are sealed for: the HELLO and rank 0's nonce (NULL before it is known). */
 struct place tcp_place(const unsigned char *hello, const unsigned char *leader_nonce);
+
+/* What to do about a reason for which a connection came to nothing, with "; " before it; "" if that is plain. */
+const char *tcp_remedy(const char *reason);
 
 /* What a stranger's first bytes look like, for the log: `"GET / HT"`. */
 const char *stranger_text(const unsigned char *bytes, size_t size, char text[REASON_BYTES]);

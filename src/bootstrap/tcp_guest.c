@@ -96,7 +96,9 @@ static plait_status seat(struct host *host, struct guest *guest, const struct ca
     char one[CLAIM_TEXT_BYTES], two[CLAIM_TEXT_BYTES];
     int rank = guest->claim.rank;
     if (guest->claim.size != self->size) {
-        failure(PLAIT_START_FAILED, "%s was started for a world of %d ranks, %s for one of %d",
+        failure(PLAIT_START_FAILED,
+                "%s was started for a world of %d ranks, %s for one of %d; give all of "
+                "them the same size (WORLD_SIZE)",
                 claim_text(&guest->claim, one), guest->claim.size, claim_text(self, two), self->size);
         refuse(host, guest);
         guest_turn_away(host, guest, "%s", failure_text());

@@ -97,7 +97,7 @@ static void expire(struct host *host)
 static plait_status ranks_missing(struct host *host)
 {
     const struct claim *self = &host->exchange->self;
-    char who[OUTCOME_TEXT_BYTES / 4], away[REASON_BYTES + 64] = "";
+    char who[OUTCOME_TEXT_BYTES / 4], away[REASON_BYTES + 160] = "";
     bool *there = calloc((size_t)self->size, sizeof *there);
     if (there == NULL)
         return failure(PLAIT_START_FAILED, "%d of %d ranks did not come", host->missing, self->size);
@@ -106,10 +106,11 @@ static plait_status ranks_missing(struct host *host)
     missing_text(there, self->size, who, sizeof who);
     free(there);
     if (host->turned_away > 0)
-        snprintf(away, sizeof away, "; %d connection%s turned away, the last was %s", host->turned_away,
-                 host->turned_away == 1 ? " was" : "s were", host->last_away);
-    return failure(PLAIT_START_FAILED, "%s of %d did not come within %.1f s; rank 0 listened on %s%s", who,
-                   self->size, exchange_seconds(host->exchange), host->listeners.text, away);
+        snprintf(away, sizeof away, "; %d connection%s turned away, the last was %s%s", host->turned_away,
+                 host->turned_away == 1 ? " was" : "s were", host->last_away, tcp_remedy(host->last_away));
+    return failure(PLAIT_START_FAILED,
+                   "%s of %d did not come within %.1f s%s; rank 0 listened on %s, host %s", who, self->size,
+                   exchange_seconds(host->exchange), away, host->listeners.text, self->host);
 }
 
 /* Milliseconds that poll() may sleep. */
