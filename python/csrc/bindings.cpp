@@ -2,6 +2,7 @@
 #include <pybind11/chrono.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include "completion.h"
 #include "process_group.h"
 
 namespace plait_torch {
@@ -27,6 +28,8 @@ PYBIND11_MODULE(_C, module)
 {
     namespace py = pybind11;
     using released = py::call_guard<py::gil_scoped_release>;
+
+    register_failures();
 
     py::class_<ProcessGroupPlait, c10::intrusive_ptr<ProcessGroupPlait>, c10d::Backend> group(
         module, "ProcessGroupPlait",

@@ -3,162 +3,27 @@
 #include "work.h"
 
 #include <algorithm>
-#include <condition_variable>
-#include <deque>
-#include <sstream>
-#include <thread>
 
 #include <pybind11/pybind11.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "completion.h"
+
 namespace plait_torch {
 
-/* ------------------------------------------------------------- completion */
-
-/*
- * Threads on which python may run. There is always one to spare when work
- * comes: a continuation may wait for a further work's future, as PowerSGD's do.
- */
-class Completion {
-  public:
-    void push(c10::intrusive_ptr<WorkPlait> work)
-    {
-        std::lock_guard<std::mutex> lock(mutex_);
-        queue_.push_back(std::move(work));
-        if (queue_.size() > idle_) {
-            std::thread([this] { run(); }).detach();
-            running_++;
-            idle_++;
-        }
-        wake_.notify_one();
-    }
-
-    void stop()
-    {
-        std::unique_lock<std::mutex> lock(mutex_);
-        stopping_ = true;
-        wake_.notify_all();
-        /* Bounded: a continuation may be stuck for good, and the process wants to end. */
-        ended_.wait_for(lock, std::chrono::seconds(2), [this] { return running_ == 0; });
-        stopping_ = false;
-    }
-
-    pid_t pid = getpid();
-
-  private:
-    void run()
-    {
-        std::unique_lock<std::mutex> lock(mutex_);
-        while (true) {
-            wake_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
-            if (queue_.empty())
-                break;
-            c10::intrusive_ptr<WorkPlait> work = std::move(queue_.front());
-            queue_.pop_front();
-            idle_--;
-            lock.unlock();
-            work->complete_future();
-            work.reset();
-            lock.lock();
-            idle_++;
-        }
-        idle_--;
-        running_--;
-        ended_.notify_all();
-    }
-
-    std::mutex mutex_;
-    std::condition_variable wake_, ended_;
-    std::deque<c10::intrusive_ptr<WorkPlait>> queue_;
-    size_t idle_ = 0;    /* threads waiting for work, or about to */
-    size_t running_ = 0; /* all of them */
-    bool stopping_ = false;
-};
-
-/* Never freed: its threads may outlive main(). A forked child has none of them and starts afresh. */
-static Completion &completion()
-{
-    static std::mutex mutex;
-    static Completion *current = nullptr;
-    std::lock_guard<std::mutex> lock(mutex);
-    if (current == nullptr || current->pid != getpid())
-        current = new Completion;
-    return *current;
-}
-
-void stop_completion()
-{
-    completion().stop();
-}
-
-/* --------------------------------------------------------------- failures */
-
-static const char *fault_name(plait_fault_kind kind)
-{
-    switch (kind) {
-    case PLAIT_FAULT_DIED:
-        return "died";
-    case PLAIT_FAULT_LEFT:
-        return "left";
-    case PLAIT_FAULT_NOT_ENTERED:
-        return "has not entered the operation";
-    case PLAIT_FAULT_STUCK:
-        return "is stuck in the operation";
-    case PLAIT_FAULT_MISMATCH:
-        return "made another call";
-    case PLAIT_FAULT_ABORTED:
-        return "aborted";
-    default:
-        return "";
-    }
-}
-
-static void describe_fault(std::ostream &text, const plait_fault &fault)
-{
-    text << "; fault: rank " << fault.culprit;
-    if (fault.host[0] != '\0')
-        text << " (host " << fault.host << ", pid " << fault.pid << ")";
-    text << " " << fault_name(fault.kind);
-    if (fault.operation_number != 0)
-        text << ", operation " << fault.operation_number << ", " << fault.call;
-    if (fault.evidence[0] != '\0')
-        text << ", evidence: " << fault.evidence;
-}
-
-std::string failure_message(plait_status status, const plait_work *work, const char *title, const Place &place)
-{
-    std::ostringstream text;
-    text << title << ": " << (status == PLAIT_TIMED_OUT ? "Timed out: " : "") << plait_last_error() << " ["
-         << plait_status_name(status) << " on " << *place;
-    plait_fault fault = {};
-    fault.struct_size = sizeof fault;
-    if (work != nullptr && plait_work_fault(work, &fault) == PLAIT_OK && fault.kind != PLAIT_FAULT_NONE)
-        describe_fault(text, fault);
-    text << "]";
-    return text.str();
-}
-
-void throw_failure(plait_status status, const std::string &message)
-{
-    if (status == PLAIT_INVALID_ARGUMENT)
-        C10_THROW_ERROR(ValueError, message);
-    C10_THROW_ERROR(DistBackendError, message);
-}
-
-/* ------------------------------------------------------------------ works */
-
-WorkPlait::WorkPlait(int rank, c10d::OpType type, const char *title, Place place, uint64_t number,
-                     const std::vector<at::Tensor> &tensors)
-    : Work(rank, type, title, tensors), title_(title), place_(std::move(place)), number_(number)
+WorkPlait::WorkPlait(int rank, c10d::OpType type, const char *title, std::shared_ptr<Home> home, uint64_t number,
+                     const Tensors &inputs)
+    : Work(rank, type, title, inputs), title_(title), home_(std::move(home)), number_(number)
 {
 }
 
 WorkPlait::~WorkPlait()
 {
-    for (const Part &part : parts_)
-        plait_work_release(part.handle);
+    drop_parts();
 }
+
+/* ---------------------------------------------------------------- building */
 
 plait_work **WorkPlait::slot()
 {
@@ -171,7 +36,7 @@ void WorkPlait::check(plait_status status)
     if (status == PLAIT_OK)
         return;
     parts_.pop_back();
-    throw_failure(status, failure_message(status, nullptr, title_, place_));
+    throw_failure(status, nullptr, title_, home_->place);
 }
 
 void WorkPlait::expect(size_t count)
@@ -179,8 +44,37 @@ void WorkPlait::expect(size_t count)
     parts_.back().expected = count;
 }
 
+void WorkPlait::check_together(plait_status status)
+{
+    if (status == PLAIT_OK)
+        return;
+    drop_parts();
+    throw_failure(status, nullptr, title_, home_->place);
+}
+
+void WorkPlait::drop_parts()
+{
+    for (const Part &part : parts_)
+        plait_work_release(part.handle);
+    parts_.clear();
+}
+
+/* ----------------------------------------------------------------- running */
+
+void WorkPlait::begin()
+{
+    started_ = true;
+    if (home_->hooked) {
+        std::lock_guard<std::mutex> lock(home_->mutex);
+        home_->pending++;
+        counted_ = true;
+    }
+}
+
 void WorkPlait::watch()
 {
+    if (!started_)
+        begin();
     left_ = parts_.size() + 1; /* one for this function, so that parts can't settle it before all are watched */
     for (const Part &part : parts_) {
         c10::intrusive_ptr<WorkPlait> self = c10::intrusive_ptr<WorkPlait>::reclaim_copy(this);
@@ -193,7 +87,7 @@ void WorkPlait::watch()
         }
     }
     if (--left_ == 0)
-        settle();
+        all_parts_ended(c10::intrusive_ptr<WorkPlait>::reclaim_copy(this));
 }
 
 void WorkPlait::part_done(void *context, plait_work *handle, plait_status status)
@@ -202,16 +96,20 @@ void WorkPlait::part_done(void *context, plait_work *handle, plait_status status
     for (const Part &part : self->parts_)
         if (part.handle == handle)
             self->part_ended(part, status);
-    if (--self->left_ > 0)
-        return; /* another part's callback, or watch()'s caller, holds the work */
-    self->settle();
-    bool has_future;
-    {
-        std::lock_guard<std::mutex> lock(self->mutex_);
-        has_future = self->future_ != nullptr;
+    if (--self->left_ == 0)
+        self->all_parts_ended(std::move(self)); /* else another part's callback, or watch()'s caller, holds the work */
+}
+
+void WorkPlait::all_parts_ended(c10::intrusive_ptr<WorkPlait> self)
+{
+    bool later = finish_late != nullptr || counted_;
+    if (finish_late == nullptr) {
+        settle();
+        std::lock_guard<std::mutex> lock(mutex_);
+        later = later || asker_ != nullptr;
     }
-    if (has_future || self.use_count() == 1)
-        completion().push(std::move(self));
+    if (later || self.use_count() == 1)
+        complete_later(std::move(self));
 }
 
 /* As plait_work_wait(), but Ctrl-C and python's other signal handlers, which run on the main thread,
@@ -235,6 +133,7 @@ static plait_status wait_hearing_signals(plait_work *handle, int64_t timeout_ms)
 
 void WorkPlait::see_through()
 {
+    begin();
     try {
         for (const Part &part : parts_)
             wait_hearing_signals(part.handle, -1);
@@ -245,38 +144,37 @@ void WorkPlait::see_through()
     for (const Part &part : parts_)
         part_ended(part, plait_work_wait(part.handle, -1));
     settle();
+    if (counted_)
+        complete_later(c10::intrusive_ptr<WorkPlait>::reclaim_copy(this));
     std::exception_ptr failure = exception();
     if (failure)
         std::rethrow_exception(failure);
 }
 
+/* In a handler: notes the exception, if it is the first. */
+void WorkPlait::keep_failure()
+{
+    std::lock_guard<std::mutex> lock(failure_mutex_);
+    if (!failure_)
+        failure_ = std::current_exception();
+}
+
 /* Notes how a part went. Parts may end on several threads at once. */
 void WorkPlait::part_ended(const Part &part, plait_status status)
 {
-    if (status != PLAIT_OK) {
-        plait_work_status(part.handle); /* makes the work's sentence this thread's */
-        fail(status, failure_message(status, part.handle, title_, place_));
-        return;
-    }
-    size_t count = plait_work_count(part.handle);
-    if (part.expected != SIZE_MAX && count != part.expected) {
-        std::ostringstream text;
-        text << title_ << ": a message of " << count << " elements came from rank " << plait_work_source(part.handle)
-             << " where this tensor has " << part.expected << "; its first " << count
-             << " elements were overwritten [on " << *place_ << "]";
-        fail(PLAIT_MISMATCH, text.str());
-    }
-}
-
-void WorkPlait::fail(plait_status status, const std::string &message)
-{
-    std::lock_guard<std::mutex> lock(failure_mutex_);
-    if (failure_)
-        return;
     try {
-        throw_failure(status, message);
+        if (status != PLAIT_OK) {
+            plait_work_status(part.handle); /* makes the work's sentence this thread's */
+            throw_failure(status, part.handle, title_, home_->place);
+        }
+        size_t count = plait_work_count(part.handle);
+        if (part.expected != SIZE_MAX && count != part.expected)
+            throw_failure(PLAIT_MISMATCH,
+                          c10::str(title_, ": a message of ", count, " elements came from rank ",
+                                   plait_work_source(part.handle), " where this tensor has ", part.expected,
+                                   "; its first ", count, " elements were overwritten [on ", *home_->place, "]"));
     } catch (...) {
-        failure_ = std::current_exception();
+        keep_failure();
     }
 }
 
@@ -286,14 +184,47 @@ void WorkPlait::settle() noexcept
     try {
         if (!failure_)
             staging.copy_back();
+        if (!failure_ && finish_late)
+            finish_late();
     } catch (...) {
-        failure_ = std::current_exception();
+        keep_failure();
     }
+    ended_ = std::chrono::steady_clock::now();
     finish(failure_);
 }
 
+void WorkPlait::complete()
+{
+    if (!isCompleted())
+        settle();
+    complete_futures();
+    if (counted_)
+        call_hook();
+}
+
+void WorkPlait::call_hook()
+{
+    if (isSuccess()) {
+        try {
+            home_->hook(std::make_shared<c10d::WorkInfo>(opType_, number_, began_, ended_,
+                                                         std::chrono::duration<float>(ended_ - began_)));
+        } catch (const std::exception &error) {
+            TORCH_WARN("plait: the completion hook of ", *home_->place, " failed: ", error.what());
+        } catch (...) {
+            TORCH_WARN("plait: the completion hook of ", *home_->place, " failed");
+        }
+    }
+    std::lock_guard<std::mutex> lock(home_->mutex);
+    if (--home_->pending == 0)
+        home_->all_done.notify_all();
+}
+
+/* ----------------------------------------------------------------- waiting */
+
 bool WorkPlait::wait(std::chrono::milliseconds timeout)
 {
+    TORCH_CHECK(started_, title_, ": this call belongs to a batch that startCoalescing() has begun and "
+                "endCoalescing() has not started yet; wait for the batch (of calls in a batch, say async_op=True)");
     auto deadline = std::chrono::steady_clock::now() + timeout;
     for (size_t i = 0; i < parts_.size() && !isCompleted(); i++) {
         int64_t left_ms = -1;
@@ -303,23 +234,29 @@ bool WorkPlait::wait(std::chrono::milliseconds timeout)
         }
         plait_status status = wait_hearing_signals(parts_[i].handle, left_ms);
         if (status == PLAIT_IN_PROGRESS)
-            C10_THROW_ERROR(DistBackendError,
-                            c10::str(title_, ": Timed out waiting for ", timeout.count(), " ms on ", *place_,
-                                     "; the operation goes on and can be waited for again"));
+            throw_failure(status, c10::str(title_, ": Timed out waiting for ", timeout.count(), " ms on ",
+                                           *home_->place, "; the operation goes on and can be waited for again"));
         if (plait_work_status(parts_[i].handle) == PLAIT_IN_PROGRESS) /* a forked child may not wait */
-            throw_failure(status, failure_message(status, nullptr, title_, place_));
+            throw_failure(status, nullptr, title_, home_->place);
     }
     std::unique_lock<std::mutex> lock(mutex_);
     cv_.wait(lock, [this] { return completed_; }); /* the callback may be at it on another thread */
-    auto future = future_;
+    auto future = outputs_promised_.future;
     lock.unlock();
     if (future != nullptr) { /* whoever waited for the work finds its future done as well */
-        complete_future();
+        complete_futures();
         future->wait();
     }
     if (exception_)
         std::rethrow_exception(exception_);
     return true;
+}
+
+void WorkPlait::abort()
+{
+    plait_comm *comm = home_->comm;
+    if (comm != nullptr && !isCompleted())
+        plait_comm_abort(comm, "abort() of a work was called");
 }
 
 std::vector<at::Tensor> WorkPlait::result()
@@ -338,31 +275,69 @@ uint64_t WorkPlait::getSequencenumber() const
     return number_;
 }
 
-c10::intrusive_ptr<c10::ivalue::Future> WorkPlait::getFuture()
+float WorkPlait::getDuration() const
+{
+    std::lock_guard<std::mutex> lock(mutex_);
+    TORCH_CHECK(completed_, title_, ": the duration is known when the work is done; call wait() first");
+    return std::chrono::duration<float, std::milli>(ended_ - began_).count();
+}
+
+/* ----------------------------------------------------------------- futures */
+
+WorkPlait::Future WorkPlait::future_of(Promise &promise, const c10::TypePtr &type)
 {
     std::unique_lock<std::mutex> lock(mutex_);
-    if (future_ != nullptr)
-        return future_;
-    future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
-    asker_ = std::make_unique<at::ThreadLocalState>();
-    auto future = future_;
+    if (promise.future != nullptr)
+        return promise.future;
+    promise.future = c10::make_intrusive<c10::ivalue::Future>(type);
+    Future future = promise.future;
+    if (asker_ == nullptr)
+        asker_ = std::make_unique<at::ThreadLocalState>();
     bool completed = completed_;
     lock.unlock();
     if (completed)
-        complete_future();
+        complete_futures();
     return future;
 }
 
-void WorkPlait::complete_future()
+WorkPlait::Future WorkPlait::getFuture()
+{
+    return future_of(outputs_promised_, c10::ListType::create(c10::TensorType::get()));
+}
+
+WorkPlait::Future WorkPlait::getFutureResult()
+{
+    return future_of(code_promised_, c10::IntType::get());
+}
+
+c10d::WorkResult WorkPlait::result_code() const
+{
+    if (!exception_)
+        return c10d::WorkResult::SUCCESS;
+    try {
+        std::rethrow_exception(exception_);
+    } catch (const Failure &failure) {
+        return failure.status == PLAIT_TIMED_OUT ? c10d::WorkResult::TIMEOUT : c10d::WorkResult::COMM_ERROR;
+    } catch (...) {
+        return c10d::WorkResult::UNKNOWN;
+    }
+}
+
+/* Of threads that come at the same time, one takes a promise and keeps it. */
+void WorkPlait::complete_futures()
 {
     std::unique_lock<std::mutex> lock(mutex_);
-    if (future_ == nullptr || future_->completed() || asker_ == nullptr)
+    if (asker_ == nullptr)
         return;
-    auto asker = std::move(asker_); /* whoever takes it completes the future */
-    auto future = future_;
+    auto asker = std::move(asker_);
+    Future future = outputs_promised_.take(), code = code_promised_.take();
     auto failure = exception_;
     lock.unlock();
     at::ThreadLocalStateGuard guard(*asker);
+    if (code != nullptr)
+        code->markCompleted(c10::IValue(static_cast<int64_t>(result_code())));
+    if (future == nullptr)
+        return;
     if (failure)
         future->setError(failure);
     else

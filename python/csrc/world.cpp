@@ -3,7 +3,8 @@
 #include <cstring>
 #include <thread>
 
-#include <c10/util/Exception.h>
+#include "failure.h"
+#include "gil.h"
 
 namespace plait_torch {
 
@@ -78,12 +79,14 @@ static int store_wait(void *context, const char *key, int64_t timeout_ms)
 
 World::~World()
 {
+    GilReleased released; /* destroying waits for threads that may need it */
     plait_world_destroy(handle);
 }
 
 int64_t deadline_ms(std::chrono::milliseconds timeout)
 {
-    return timeout.count() > 0 ? static_cast<int64_t>(timeout.count()) : -1;
+    bool none = timeout.count() <= 0 || timeout == std::chrono::milliseconds::max();
+    return none ? -1 : static_cast<int64_t>(timeout.count());
 }
 
 std::shared_ptr<World> world_create(c10d::Store &c10d_store, int rank, int size, std::chrono::milliseconds timeout)
@@ -108,10 +111,9 @@ std::shared_ptr<World> world_create(c10d::Store &c10d_store, int rank, int size,
     plait_world *world = nullptr;
     plait_status status = plait_world_create(&options, &world);
     if (status != PLAIT_OK)
-        C10_THROW_ERROR(DistBackendError,
-                        c10::str("plait: rank ", rank, " of ", size, " could not join its world",
-                                 ": ", plait_last_error(), " [", plait_status_name(status), "]",
-                                 context.trouble.empty() ? "" : "; the store said: ", context.trouble));
+        throw_failure(status, c10::str("plait: rank ", rank, " of ", size, " could not join its world",
+                                       ": ", plait_last_error(), " [", plait_status_name(status), "]",
+                                       context.trouble.empty() ? "" : "; the store said: ", context.trouble));
     return std::make_shared<World>(world);
 }
 

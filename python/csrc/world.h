@@ -28,7 +28,7 @@ struct World {
  */
 std::shared_ptr<World> world_create(c10d::Store &store, int rank, int size, std::chrono::milliseconds timeout);
 
-/* The milliseconds that plait.h takes for a deadline of torch's. */
+/* The milliseconds that plait.h takes for a deadline of torch's; none for 0, negative, and the greatest. */
 int64_t deadline_ms(std::chrono::milliseconds timeout);
 
 } // namespace plait_torch

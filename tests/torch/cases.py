@@ -636,11 +636,11 @@ def fsdp_learns_what_ddp_does(rank, size):
 @case
 def refused_before_anything_is_sent(rank, size):
     ones = torch.ones(3)
-    refuses(ValueError, ["int16", "float32"], lambda: dist.all_reduce(torch.ones(3, dtype=torch.int16)))
-    refuses(ValueError, ["BXOR", "SUM"], lambda: dist.all_reduce(torch.ones(3, dtype=torch.int32), ReduceOp.BXOR))
-    refuses(ValueError, ["PREMUL_SUM"], lambda: dist.all_reduce(ones, dist._make_nccl_premul_sum(2.0)))
+    refuses(ValueError, ["BXOR", "SUM"], lambda: dist.all_reduce(ones.clone(), ReduceOp.BXOR))
     refuses(ValueError, ["bool", "AVG"], lambda: dist.all_reduce(torch.ones(3, dtype=torch.bool), ReduceOp.AVG))
-    refuses(ValueError, "to_dense()", lambda: dist.all_reduce(ones.to_sparse()))
+    refuses(ValueError, "float8_e8m0fnu", lambda: dist.all_reduce(ones.to(torch.float8_e8m0fnu)))
+    refuses(ValueError, "share memory", lambda: dist.all_reduce(torch.ones(1).expand(3)))
+    refuses(ValueError, "share memory", lambda: dist.all_gather([torch.ones(1).expand(3)] * size, ones))
     refuses(ValueError, "list of", lambda: dist.all_gather([torch.ones(3)], ones) if size > 1 else None)
     refuses(ValueError, "elements", lambda: dist.all_gather_into_tensor(torch.empty(size * 3 + 1), ones))
     refuses(ValueError, "elements", lambda: dist.reduce_scatter_tensor(torch.empty(1), torch.ones(size * 3)))
@@ -654,6 +654,9 @@ def refused_before_anything_is_sent(rank, size):
     if dist.get_debug_level() != dist.DebugLevel.DETAIL:  # which compares calls first
         refuses(ValueError, "root", lambda: backend.broadcast([ones], options))
         refuses(ValueError, "one tensor", lambda: backend.allreduce([ones, ones]))
+        refuses(ValueError, "itself", lambda: backend.send([ones], rank, 0))
+        refuses(ValueError, "ranks 0 to", lambda: backend.send([ones], size, 0))
+        refuses(ValueError, "itself", lambda: backend.recv([ones], rank, 0))
     tensor = torch.ones(3)
     dist.all_reduce(tensor)  # and the group goes on
     assert (tensor == size).all()

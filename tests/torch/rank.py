@@ -11,6 +11,8 @@ import warnings
 from datetime import timedelta
 
 import cases
+import cases_forms  # noqa: F401: its cases come after those of cases
+import cases_values  # noqa: F401
 import torch
 import torch.distributed as dist
 
