@@ -44,9 +44,11 @@ struct comm *comm_hold(const plait_comm *handle, const char *function)
 
 static struct cost_facts facts_for(const struct world *world, int ranks, bool windows)
 {
-    return (struct cost_facts){
-        .ranks = ranks, .cores = world->all_cores, .line_ns = world->line_ns, .windows = windows
-    };
+    return (struct cost_facts){ .ranks = ranks,
+                                .cores = world->all_cores,
+                                .line_ns = world->line_ns,
+                                .windows = windows,
+                                .network = world->network };
 }
 
 /* Intel and AMD both say so of every processor with AVX ("Guaranteed atomic

@@ -427,6 +427,8 @@ static plait_status greet(struct world *world)
     comm->group.facts.line_ns = world->line_ns;
     group_note_line(&comm->group, world->line_ns);
     status = world_try_ways(world);
+    if (status == PLAIT_OK)
+        status = world_measure_network(world);
     if (status != PLAIT_OK)
         return status;
     comm->group.uncounted = comm->group.number;

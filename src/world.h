@@ -38,6 +38,7 @@ struct world {
     bool heap_open;
     struct work_pool *works;
     double line_ns;
+    struct network network; /* between hosts */
     size_t pull_from;    /* as a group's */
     unsigned fork_count; /* when the world was made */
     _Atomic int users;   /* threads inside of functions that may be called while another one destroys it */
@@ -129,6 +130,9 @@ void comm_sweep(struct world *world);
 
 /* Tries out how bytes go best between ranks (ways.c); all ranks of a starting world call it. */
 plait_status world_try_ways(struct world *world);
+
+/* Finds out what joins the hosts (network.c); all ranks of a starting world call it. */
+plait_status world_measure_network(struct world *world);
 
 /* Measures the line between ranks 0 and 1; all ranks of the group call it. 0 if it can't be measured. */
 plait_status comm_probe_line(struct comm *comm, double *line_ns);

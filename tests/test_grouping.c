@@ -6,6 +6,7 @@
 
 #include "base/status.h"
 #include "check.h"
+#include "collectives/cost.h"
 #include "collectives/grouping.h"
 #include "collectives/plan.h"
 
@@ -186,6 +187,103 @@ static void groups_send_as_single_ranks_would(void **state)
     }
 }
 
+/* ------------------------------------------------------------------- choice */
+
+static const struct network gigabit = { 30000, 8.5 }, fabric = { 15000, 0.04 };
+
+static const struct choice {
+    int hosts, each; /* ranks */
+    const struct network *network;
+    enum collective kind;
+    size_t size;
+    const char *chosen;
+} choices[] = {
+    { 2, 1, &gigabit, COLLECTIVE_ALLREDUCE, 8, "doubling" },
+    { 4, 1, &gigabit, COLLECTIVE_ALLREDUCE, 8, "doubling" },
+    { 4, 1, &gigabit, COLLECTIVE_ALLREDUCE, 64 << 10, "halving" },
+    { 4, 1, &gigabit, COLLECTIVE_ALLREDUCE, 64 << 20, "halving" },
+    { 3, 1, &gigabit, COLLECTIVE_ALLREDUCE, 8, "doubling" },
+    { 3, 1, &gigabit, COLLECTIVE_ALLREDUCE, 1 << 20, "ring" },
+    { 4, 1, &gigabit, COLLECTIVE_BROADCAST, 8, "tree" },
+    { 4, 1, &gigabit, COLLECTIVE_BROADCAST, 16 << 20, "chain" },
+    { 4, 1, &gigabit, COLLECTIVE_ALLGATHER, 1 << 20, "ring" },
+    { 4, 2, &gigabit, COLLECTIVE_ALLGATHER, 1 << 20, "hierarchy-ring" },
+    { 4, 2, &gigabit, COLLECTIVE_REDUCE_SCATTER, 1 << 20, "hierarchy-ring" },
+    { 8, 8, &fabric, COLLECTIVE_ALLREDUCE, 16 << 10, "hierarchy-doubling" },
+    { 8, 8, &fabric, COLLECTIVE_BARRIER, 0, "hierarchy-doubling" },
+    { 8, 8, &fabric, COLLECTIVE_BROADCAST, 64 << 20, "hierarchy-chain" },
+    { 3, 4, &gigabit, COLLECTIVE_ALLREDUCE, 16 << 20, "hierarchy-ring" },
+};
+
+static struct grouping *hosts_of(int hosts, int each)
+{
+    int colours[64];
+    for (int rank = 0; rank < hosts * each; rank++)
+        colours[rank] = rank / each;
+    return grouping_make(colours, hosts * each);
+}
+
+static void choices_go_by_hosts(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < LENGTH(choices); i++) {
+        const struct choice *row = &choices[i];
+        struct grouping *groups = hosts_of(row->hosts, row->each);
+        const struct cost_facts facts = { .ranks = groups->ranks,
+                                          .cores = groups->ranks,
+                                          .groups = groups,
+                                          .network = *row->network };
+        struct plan plan = plan_choose(row->kind, groups->ranks, 0, row->size, &facts, NULL);
+        if (strcmp(plan.planner->name, row->chosen) != 0)
+            fail_msg("row %zu: %s, not %s", i, plan.planner->name, row->chosen);
+        free(groups);
+    }
+}
+
+static void more_bytes_cost_more(void **state)
+{
+    (void)state;
+    struct grouping *groups = hosts_of(3, 3);
+    const struct cost_facts facts = { .ranks = 9, .cores = 9, .groups = groups, .network = gigabit };
+    for (const struct planner *const *planner = planners; *planner; planner++)
+        for (int kind = 0; kind < COLLECTIVES; kind++) {
+            if (!(*planner)->serves((enum collective)kind, 9) || (*planner)->needs_windows)
+                continue;
+            struct plan plan = plan_make_for(*planner, (enum collective)kind, 9, 0, groups);
+            double last = cost_plan(&plan, &facts, 0);
+            const char *name = (*planner)->name;
+            assert_true(last >= 15000); /* nobody is done before a message has come */
+            for (size_t size = 1; size <= 1 << 30; size *= 2) {
+                double cost = cost_plan(&plan, &facts, size);
+                if (cost < last)
+                    fail_msg("%s of %zu bytes by %s: %.1f ns after %.1f", collective_name(plan.kind), size,
+                             name, cost, last);
+                last = cost;
+            }
+        }
+    free(groups);
+}
+
+/* Chunks are small where they have far to go, and large where each waits long for its turn. */
+static void chunks_fit_plan_and_network(void **state)
+{
+    (void)state;
+    struct grouping *groups = hosts_of(8, 1);
+    struct cost_facts facts = { .ranks = 8, .cores = 8, .groups = groups, .network = gigabit };
+    struct plan chain = plan_make(planner_find("chain"), COLLECTIVE_BROADCAST, 8, 0);
+    struct plan ring = plan_make(planner_find("ring"), COLLECTIVE_ALLREDUCE, 8, 0);
+    size_t small, large, faster;
+    cost_messages(&chain, &facts, 4 << 20, &small);
+    cost_messages(&chain, &facts, 64 << 20, &large);
+    assert_true(small < large);
+    facts.network = fabric;
+    cost_messages(&chain, &facts, 4 << 20, &faster);
+    assert_true(small < faster);
+    cost_messages(&ring, &facts, 4 << 20, &large);
+    assert_true(faster < large);
+    free(groups);
+}
+
 int main(void)
 {
     enum { TESTS_MOST = 64, NAME_SIZE = 96 };
@@ -196,6 +294,9 @@ int main(void)
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(groups_are_numbered_by_their_first_ranks);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(groups_matter_where_there_are_near_and_far_ranks);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(groups_send_as_single_ranks_would);
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(choices_go_by_hosts);
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(more_bytes_cost_more);
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(chunks_fit_plan_and_network);
     for (const struct planner *const *planner = planners; *planner; planner++)
         for (int kind = 0; kind < COLLECTIVES; kind++) {
             if (!(*planner)->needs_groups || !(*planner)->serves((enum collective)kind, 8))

@@ -8,18 +8,32 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "calls.h"
 #include "hosts.h"
 #include "ranks.h"
 #include "streams.h"
 
 /* How the ranks are spread. */
 struct spread {
-    int hosts;    /* 0: all here, with PLAIT_TRANSPORT=ofi */
-    int per_host; /* ranks */
+    int hosts;        /* 0: all here, with PLAIT_TRANSPORT=ofi */
+    int per_host;     /* ranks; a few less on the last one if */
+    int ranks;        /* is not 0 */
+    const char *plan; /* NULL: the choice is Plait's */
+    bool slow;        /* the network is said to be slow, so that plans spare it at any price */
 };
 
-static const struct spread here = { 0, 0 }, two_by_one = { 2, 1 }, two_by_two = { 2, 2 },
-                           three_by_one = { 3, 1 };
+static const struct spread here = { .hosts = 0 };
+static const struct spread two_by_one = { .hosts = 2, .per_host = 1 },
+                           two_by_two = { .hosts = 2, .per_host = 2 },
+                           three_by_one = { .hosts = 3, .per_host = 1 };
+/* Uneven, and by plans that go by hosts whatever the size. */
+static const struct spread two_and_one = { .hosts = 2, .per_host = 2, .ranks = 3, .slow = true },
+                           by_doubling = { 3, 2, 5, "hierarchy-doubling", false },
+                           by_ring = { 3, 2, 5, "hierarchy-ring", false },
+                           by_halving = { 2, 2, 4, "hierarchy-halving", false },
+                           by_tree = { 3, 2, 5, "hierarchy-tree", false },
+                           by_chain = { 2, 2, 4, "hierarchy-chain", false },
+                           halving = { 3, 1, 3, "halving", false };
 
 static const struct spread *spread_of(const struct rank *rank)
 {
@@ -31,6 +45,8 @@ static bool come(struct rank *rank)
 {
     const struct spread *spread = spread_of(rank);
     plait_world_options options = rank_options(rank);
+    if (spread->slow)
+        setenv("PLAIT_NETWORK_MBITS", "100", 1);
     if (spread->hosts == 0)
         options.transport = "ofi";
     else if (!rank_check(rank, hosts_enter(rank->number / spread->per_host), "can't enter its host"))
@@ -74,6 +90,113 @@ static void run_large(struct rank *rank)
 {
     if (come(rank))
         stream_large(rank);
+}
+
+/* Calls of the kinds that plans go by hosts for: small ones, odd ones, and some of several chunks. */
+static void run_planned(struct rank *rank)
+{
+    static const enum call_kind kinds[] = { CALL_ALLREDUCE, CALL_REDUCE,         CALL_BROADCAST,
+                                            CALL_ALLGATHER, CALL_REDUCE_SCATTER, CALL_BARRIER };
+    const int calls = 2 * test_settings()->scale;
+    struct trial trial;
+    if (!come(rank) ||
+        !rank_check(rank, trial_open(&trial, DATA_MOST_SIZE * 200000, rank->size), "no memory"))
+        return;
+    for (int i = 0; i < calls && !rank_failed(rank); i++) {
+        const uint64_t random =
+            mix(test_settings()->seed * 1000003 + (uint64_t)(i * RANKS_MOST + rank->size));
+        struct call call = { .kind = kinds[(size_t)i % LENGTH(kinds)],
+                             .root = (int)(random >> 24 & 0xff) % rank->size,
+                             .count = (random >> 33) % (i % 13 == 0 ? 200000
+                                                        : i % 2     ? 20
+                                                                    : 5000) };
+        data_choose(random, call_reduces(call.kind), &call.type, &call.op);
+        struct layout layout = layout_drawn(call.kind, mix(random));
+        trial_run(rank, &trial, rank->comm, &call, &layout, random);
+    }
+    trial_close(&trial);
+}
+
+static void run_repeats(struct rank *rank)
+{
+    if (come(rank))
+        stream_repeats(rank);
+}
+
+/* Bytes that have left this host. */
+static double bytes_sent(void)
+{
+    char line[512];
+    unsigned long long sent = 0;
+    FILE *file = fopen("/proc/thread-self/net/dev", "r"); /* /sys shows the host that it was mounted on */
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        sscanf(line, " eth0: %*u %*u %*u %*u %*u %*u %*u %*u %llu", &sent);
+    if (file != NULL)
+        fclose(file);
+    return (double)sent;
+}
+
+enum { VOLUME_BLOCK = 3 << 20, VOLUME_TURNS = 2 }; /* bytes; calls */
+
+static plait_status call_by_name(struct rank *rank, const char *name, char *in, char *out)
+{
+    size_t count = VOLUME_BLOCK / sizeof(float);
+    if (strcmp(name, "all-reduce") == 0)
+        return plait_allreduce(rank->comm, in, out, count, PLAIT_F32, PLAIT_SUM, NULL);
+    if (strcmp(name, "all-gather") == 0)
+        return plait_allgather(rank->comm, in, out, count, PLAIT_F32, NULL);
+    if (strcmp(name, "reduce-scatter") == 0)
+        return plait_reduce_scatter(rank->comm, in, out, count, PLAIT_F32, PLAIT_SUM, NULL);
+    if (strcmp(name, "reduce") == 0)
+        return plait_reduce(rank->comm, in, out, count, PLAIT_F32, PLAIT_SUM, 0, NULL);
+    return plait_broadcast(rank->comm, out, count, PLAIT_F32, 0, NULL);
+}
+
+/* Bytes that leave a host in such a call, where it sends no more than as if it were one rank. */
+static double least_sent(const struct rank *rank, const char *name)
+{
+    int per_host = spread_of(rank)->per_host, host = rank->number / per_host;
+    int mine = host == 0 ? per_host : rank->size - per_host, others = rank->size - mine;
+    double blocks = 1; /* of two hosts: half of a block there, and half of the result back */
+    if (strcmp(name, "all-gather") == 0)
+        blocks = mine;
+    if (strcmp(name, "reduce-scatter") == 0)
+        blocks = others;
+    if (strcmp(name, "reduce") == 0)
+        blocks = host != 0;
+    if (strcmp(name, "broadcast") == 0)
+        blocks = host == 0;
+    return blocks * VOLUME_BLOCK;
+}
+
+/* What goes over the link of two hosts by default is what one rank each would have to send. */
+static void run_volumes(struct rank *rank)
+{
+    static const char *const names[] = { "all-reduce", "all-gather", "reduce-scatter", "broadcast",
+                                         "reduce" };
+    if (!come(rank))
+        return;
+    size_t size = (size_t)rank->size * VOLUME_BLOCK;
+    char *in = calloc(1, size), *out = calloc(1, size);
+    for (size_t i = 0; i < LENGTH(names); i++) {
+        rank_doing(rank, "%s", names[i]);
+        rank_ok(rank, plait_barrier(rank->comm, NULL), "barrier");
+        rank_meet(rank);
+        double before = bytes_sent();
+        rank_meet(rank);
+        for (int turn = 0; turn < VOLUME_TURNS; turn++)
+            rank_ok(rank, call_by_name(rank, names[i], in, out), names[i]);
+        char plan[64];
+        snprintf(plan, sizeof plan, "%s", plait_comm_last_plan(rank->comm));
+        rank_ok(rank, plait_barrier(rank->comm, NULL), "barrier");
+        rank_meet(rank);
+        double sent = (bytes_sent() - before) / VOLUME_TURNS, least = least_sent(rank, names[i]);
+        rank_check(rank, sent >= 0.95 * least && sent <= 1.1 * least + 100000,
+                   "%s by %s: %.0f bytes left the host of rank %d, and %.0f need to", names[i], plan, sent,
+                   rank->number, least);
+    }
+    free(in);
+    free(out);
 }
 
 /* Ranks of one host share memory in a communicator of their own. */
@@ -204,6 +327,8 @@ static void run_dying(struct rank *rank)
 
 static int ranks_of(const struct spread *spread)
 {
+    if (spread->ranks > 0)
+        return spread->ranks;
     return spread->hosts == 0 ? 3 : spread->hosts * spread->per_host;
 }
 
@@ -254,7 +379,18 @@ static const struct {
     { "facts, 2 hosts of 2 ranks", run_facts, &two_by_two },
     { "everything, 2 hosts of 2 ranks", run_everything, &two_by_two },
     { "everything, 3 hosts", run_everything, &three_by_one },
+    { "calls by hierarchy-doubling", run_planned, &by_doubling },
+    { "calls by hierarchy-halving", run_planned, &by_halving },
+    { "calls by hierarchy-ring", run_planned, &by_ring },
+    { "calls by hierarchy-tree", run_planned, &by_tree },
+    { "calls by hierarchy-chain", run_planned, &by_chain },
+    { "calls by halving", run_planned, &halving },
+    { "the same bits by hierarchy-ring", run_repeats, &by_ring },
     { "megabytes, 2 hosts", run_large, &two_by_one },
+    { "megabytes by hierarchy-ring", run_large, &by_ring },
+    { "bytes between 2 hosts of 2 ranks", run_volumes, &two_by_two },
+    { "bytes between 2 and 1 ranks", run_volumes, &two_and_one },
+    { "bytes between 2 hosts", run_volumes, &two_by_one },
     { "splitting, 2 hosts of 2 ranks", run_split, &two_by_two },
     { "messages from anybody, 2 hosts of 2 ranks", run_any_source, &two_by_two },
     { "calls that differ, 2 hosts of 2 ranks", run_mismatch, &two_by_two },
@@ -271,9 +407,11 @@ static void run_case(void **state)
         print_message("skipped: %s\n", reason);
         skip();
     }
-    struct ranks_setup setup = {
-        .way = RANKS_FILE, .size = ranks_of(spread), .shared_size = STREAM_SHARED, .bare = true
-    };
+    struct ranks_setup setup = { .way = RANKS_FILE,
+                                 .size = ranks_of(spread),
+                                 .plan = spread->plan,
+                                 .shared_size = STREAM_SHARED,
+                                 .bare = true };
     ranks_run(&setup, cases[index].function, spread);
     hosts_down();
 }

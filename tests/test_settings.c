@@ -103,6 +103,19 @@ static void environment_overrides_options(void **state)
     assert_true(settings.prove);
 }
 
+static void the_network_is_as_told(void **state)
+{
+    (void)state;
+    struct settings settings;
+    assert_int_equal(settings_load(&settings, NULL), PLAIT_OK);
+    assert_true(settings.network_latency_ns == 0 && settings.network_ns_per_byte == 0);
+    setenv("PLAIT_NETWORK_LATENCY_US", "25", 1);
+    setenv("PLAIT_NETWORK_MBITS", "1000", 1);
+    assert_int_equal(settings_load(&settings, NULL), PLAIT_OK);
+    assert_true(settings.network_latency_ns == 25000);
+    assert_true(settings.network_ns_per_byte == 8);
+}
+
 static void empty_variables_are_unset(void **state)
 {
     (void)state;
@@ -128,6 +141,9 @@ static const struct variable_case variable_cases[] = {
     { "unknown transport lists the good ones", { "PLAIT_TRANSPORT", "foo" }, PLAIT_INVALID_SETTING,
       "PLAIT_TRANSPORT is 'foo'; good values: auto, inproc, shm, ofi" },
     { "names are whole", { "PLAIT_TRANSPORT", "sh" }, PLAIT_INVALID_SETTING, "'sh'" },
+    { "a speed of nothing", { "PLAIT_NETWORK_MBITS", "0" }, PLAIT_INVALID_SETTING, "Mbit/s from 1 to 10000000" },
+    { "a speed with a unit", { "PLAIT_NETWORK_MBITS", "10G" }, PLAIT_INVALID_SETTING, "PLAIT_NETWORK_MBITS is '10G'" },
+    { "a latency of nothing", { "PLAIT_NETWORK_LATENCY_US", "0" }, PLAIT_INVALID_SETTING, "microseconds from 1" },
     { "names are case-sensitive", { "PLAIT_PLAN", "Ring" }, PLAIT_INVALID_SETTING, "doubling, halving, ring, tree" },
     { "unknown log level", { "PLAIT_LOG", "verbose" }, PLAIT_INVALID_SETTING, "error, warn, info, debug" },
     { "unknown kernels", { "PLAIT_KERNELS", "sse" }, PLAIT_INVALID_SETTING, "scalar, avx2" },
@@ -364,7 +380,7 @@ static void documentation_has_each_row(void **state)
 
 int main(void)
 {
-    struct CMUnitTest tests[LENGTH(variable_cases) + LENGTH(option_cases) + 8];
+    struct CMUnitTest tests[LENGTH(variable_cases) + LENGTH(option_cases) + 9];
     size_t count = 0;
 #define ADD(function, label, data)                                                                             \
     tests[count++] = (struct CMUnitTest){ .name = (label),                                                     \
@@ -374,6 +390,7 @@ int main(void)
     ADD(unknown_names_are_warned_about_once, "unknown names are warned about once", NULL);
     ADD(defaults_are_a_world_of_one, "defaults are a world of one", NULL);
     ADD(environment_overrides_options, "environment overrides options", NULL);
+    ADD(the_network_is_as_told, "the network is as told", NULL);
     ADD(empty_variables_are_unset, "empty variables are unset", NULL);
     ADD(launcher_is_understood, "launcher is understood", NULL);
     ADD(struct_size_is_honoured, "struct size is honoured", NULL);

@@ -119,6 +119,28 @@ static bool parse_timeout(const struct setting *setting, const char *text, void 
     return true;
 }
 
+static const int64_t latency_most_us = 1000000, speed_most_mbits = 10000000;
+
+static bool parse_latency(const struct setting *setting, const char *text, void *field)
+{
+    (void)setting;
+    int64_t us;
+    if (!settings_parse_number(text, 1, latency_most_us, &us))
+        return false;
+    *(double *)field = (double)us * 1e3;
+    return true;
+}
+
+static bool parse_speed(const struct setting *setting, const char *text, void *field)
+{
+    (void)setting;
+    int64_t mbits;
+    if (!settings_parse_number(text, 1, speed_most_mbits, &mbits))
+        return false;
+    *(double *)field = 8e3 / (double)mbits;
+    return true;
+}
+
 static bool parse_staging_size(const struct setting *setting, const char *text, void *field)
 {
     (void)setting;
@@ -161,6 +183,10 @@ static const struct setting table[] = {
       parse_text, FIELD(ofi_provider), { NULL }, "a name that fi_info lists, such as tcp;ofi_rxm" },
     { "PLAIT_INTERFACE", "", "by route", "The network interface that other hosts reach this one by; the first that is here.",
       parse_text, FIELD(interface), { NULL }, "names (eth0, ib*), addresses, subnets (10.0.0.0/8), ! before what to avoid; with commas between" },
+    { "PLAIT_NETWORK_LATENCY_US", "", "as measured", "What a message between hosts takes; plans are chosen by it. Rank 0's counts.",
+      parse_latency, FIELD(network_latency_ns), { NULL }, "microseconds from 1 to 1000000" },
+    { "PLAIT_NETWORK_MBITS", "", "as measured", "What passes between two hosts each way; plans are chosen by it. Rank 0's counts.",
+      parse_speed, FIELD(network_ns_per_byte), { NULL }, "Mbit/s from 1 to 10000000" },
     { "PLAIT_PLAN", "plan", "auto", "The algorithm of collectives; where it does not fit, Plait chooses. See \"The same bits\".",
       parse_name, FIELD(plan),
       { "auto", "deterministic", "direct", "direct-one-shot", "direct-two-phase", "direct-running", "doubling", "halving",

@@ -52,11 +52,13 @@ struct settings {
 
     int64_t timeout_ms;       /* < 0: none */
     int64_t start_timeout_ms; /* < 0: none */
-    const char *transport;    /* a name from the table; "auto" by default, never NULL */
-    const char *ofi_provider; /* libfabric's name for it; NULL: Plait chooses */
-    const char *interface;    /* towards other hosts: its name or an address; NULL: Plait chooses */
-    const char *plan;         /* as transport */
-    const char *kernels;      /* likewise */
+    const char *transport;      /* a name from the table; "auto" by default, never NULL */
+    const char *ofi_provider;   /* libfabric's name for it; NULL: Plait chooses */
+    const char *interface;      /* towards other hosts: its name or an address; NULL: Plait chooses */
+    double network_latency_ns;  /* of a message between hosts; 0: to be measured */
+    double network_ns_per_byte; /* likewise */
+    const char *plan;           /* as transport */
+    const char *kernels;        /* likewise */
     plait_log_level log_level;
     size_t staging_size; /* bytes; 0: the transport decides */
     enum stores stores;

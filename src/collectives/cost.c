@@ -68,16 +68,11 @@ double cost_further(const struct cost_facts *facts, int messages)
     return messages * (facts->windows ? MATCH_NS : NETWORK_MATCH_NS);
 }
 
-size_t cost_chunk(const struct cost_facts *facts)
-{
-    (void)facts;
-    return (size_t)1 << 18;
-}
-
 double cost_plan(const struct plan *plan, const struct cost_facts *facts, size_t size)
 {
+    size_t chunk;
     if (!facts->windows && facts->groups != NULL && plan->ranks > 1)
-        return cost_messages(plan, facts, size);
+        return cost_messages(plan, facts, size, &chunk);
     double cost = plan->planner->cost_ns(plan, facts, size);
     if (facts->staging == 0 || plan->window_blocks == 0)
         return cost;

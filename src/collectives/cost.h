@@ -12,11 +12,9 @@ double cost_round(const struct cost_facts *facts);
 double cost_message(const struct cost_facts *facts);
 double cost_further(const struct cost_facts *facts, int messages);
 
-/* Bytes of a block that a chunk of a plan of messages should have. */
-size_t cost_chunk(const struct cost_facts *facts);
-
-/* A plan of messages, by what it does inside and between facts->groups; < 0 if there is no memory to tell. */
-double cost_messages(const struct plan *plan, const struct cost_facts *facts, size_t size);
+/* A plan of messages, by what it does inside and between facts->groups, and bytes of a block that its chunks should
+ * have; < 0 if there is no memory to tell. */
+double cost_messages(const struct plan *plan, const struct cost_facts *facts, size_t size, size_t *chunk);
 
 /* The same host, as a rank finds it that works while the others wait. */
 static inline struct cost_facts cost_alone(const struct cost_facts *facts)

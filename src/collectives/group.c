@@ -22,7 +22,7 @@ static void free_programs(struct program *program)
     }
 }
 
-void group_clear(struct group *group)
+void group_forget_plans(struct group *group)
 {
     for (int kind = 0; kind < COLLECTIVES; kind++) {
         for (int size = 0; size < SIZE_CLASSES; size++) {
@@ -30,6 +30,11 @@ void group_clear(struct group *group)
             group->programs[kind][size] = NULL;
         }
     }
+}
+
+void group_clear(struct group *group)
+{
+    group_forget_plans(group);
     group->facts.groups = NULL;
     free(group->groups);
     group->groups = NULL;

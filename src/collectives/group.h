@@ -84,6 +84,9 @@ struct group {
 /* Takes note of what a line costs now. */
 void group_note_line(struct group *group, double line_ns);
 
+/* The next operations choose their plans anew, since the facts have changed; on all ranks at the same operation. */
+void group_forget_plans(struct group *group);
+
 /* Frees what operations have gathered; not the board. */
 void group_clear(struct group *group);
 

@@ -16,7 +16,8 @@ static inline double hierarchy_cost(const struct plan *plan, const struct cost_f
 {
     struct cost_facts grouped = *facts;
     grouped.groups = plan->groups;
-    return cost_messages(plan, &grouped, size);
+    size_t chunk;
+    return cost_messages(plan, &grouped, size, &chunk);
 }
 
 #endif

@@ -54,6 +54,14 @@ static void write_out(struct program *program, int rank, int count)
         program->stage_first[++stage] = count;
 }
 
+static size_t message_chunk(const struct plan *plan, const struct cost_facts *facts, size_t size)
+{
+    size_t chunk = (size_t)1 << 18;
+    if (facts->groups != NULL && plan->ranks > 1)
+        cost_messages(plan, facts, size, &chunk);
+    return chunk;
+}
+
 /* Bytes of a block in a chunk. Measured (2 and 4 ranks on 2 cores, near and
  * far): half the second-level cache serves all sizes; where ranks share cores, each
  * stage of each chunk costs a change of the thread on a core, so chunks are larger. To or from a root bytes go
@@ -64,7 +72,7 @@ static size_t chunk_target(const struct plan *plan, const struct cost_facts *fac
     if (plan->planner->shows != NULL)
         return plan->kind == COLLECTIVE_ALLREDUCE ? (size_t)1 << 20 : (size_t)1 << 22;
     if (plan->window_blocks == 0)
-        return cost_chunk(facts);
+        return message_chunk(plan, facts, size);
     if (facts->ranks > facts->cores)
         return 2 * usual;
     if (!collective_has_root(plan->kind) || size / 8 > usual)
