@@ -110,6 +110,7 @@ static plait_status fill(struct comm *comm, const struct comm_plan *plan)
     for (size_t rank = 0; rank < ranks; rank++)
         group->shown[rank].pid = world->members[plan->world_ranks[rank]].pid;
     group->pull_from = world->pull_from;
+    group->pull_near = world->pull_near;
 
     plait_status status = world->transport->channel_open(world->endpoint, plan->channel);
     if (status != PLAIT_OK)

@@ -28,6 +28,9 @@ enum {
  * caches, which no trial shows. */
 static const double NO_WORSE = 1.1;
 
+/* Near cores, whose staging stays in the cache they share, pull only where that wins so clearly. */
+static const double CLEARLY = 0.7;
+
 enum ability { UNABLE, ABLE, ALWAYS };
 /* Where a rank can be tried at, and what is to be found there. */
 struct sample {
@@ -206,14 +209,16 @@ plait_status world_try_ways(struct world *world)
     int32_t ability = UNABLE;
     double total_ns[WAYS];
     plait_status status = try_peers(world, comm, &ability);
-    bool pulls = ability == ALWAYS;
+    bool pulls = ability == ALWAYS, wins = false;
     if (status == PLAIT_OK && ability == ABLE) {
         status = time_ways(world, comm, total_ns);
         pulls = status == PLAIT_OK && total_ns[WAY_PULLED] <= NO_WORSE * total_ns[WAY_STAGED];
+        wins = pulls && !comm->group.far && total_ns[WAY_PULLED] <= CLEARLY * total_ns[WAY_STAGED];
         if (status == PLAIT_OK)
             log_debug("%d bytes of rank 0 reach rank 1 in %.1f us through staging and in %.1f us pulled",
                       BLOCK, total_ns[WAY_STAGED] / 1e3, total_ns[WAY_PULLED] / 1e3);
     }
     comm->group.pull_from = world->pull_from = pulls ? PULL_FROM : 0;
+    comm->group.pull_near = world->pull_near = ability == ALWAYS || wins;
     return status;
 }

@@ -40,6 +40,8 @@ struct world {
     double line_ns;
     struct network network; /* between hosts */
     size_t pull_from;    /* as a group's */
+    size_t pull_from; /* as a group's */
+    bool pull_near;
     unsigned fork_count; /* when the world was made */
     _Atomic int users;   /* threads inside of functions that may be called while another one destroys it */
 

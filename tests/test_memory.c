@@ -346,13 +346,19 @@ static void run_bits(struct rank *rank)
     free(private_output);
 }
 
-/* Large enough, and by itself: no plan is forced. */
+/* Where it pays, and by itself: no plan is forced. What peers have read is staged if its owner writes it again, unless
+ * it is large. */
 static void run_chosen(struct rank *rank)
 {
-    const size_t count = 1 << 18;
-    void *memory = NULL;
+    const size_t count = 1 << 20;
+    void *memory = NULL, *output = NULL;
     rank_ok(rank, plait_mem_alloc(rank->world, count * 4, &memory), "allocating");
-    rank_ok(rank, plait_allreduce(rank->comm, memory, memory, count, PLAIT_F32, PLAIT_SUM, NULL),
+    rank_ok(rank, plait_mem_alloc(rank->world, count * 4, &output), "allocating");
+    rank_ok(rank, plait_allreduce(rank->comm, memory, memory, count / 16, PLAIT_F32, PLAIT_SUM, NULL),
+            "all-reduce in place");
+    rank_check(rank, strncmp(plait_comm_last_plan(rank->comm), "direct-", 7) == 0, "in place it went by %s",
+               plait_comm_last_plan(rank->comm));
+    rank_ok(rank, plait_allreduce(rank->comm, memory, output, count, PLAIT_F32, PLAIT_SUM, NULL),
             "all-reduce");
     rank_check(rank, strcmp(plait_comm_last_plan(rank->comm), "in-place-two-phase") == 0, "it went by %s",
                plait_comm_last_plan(rank->comm));

@@ -182,7 +182,8 @@ static void check_call(const struct test_case *test, reduce_fn kernel, int k, si
                            .source_count = k,
                            .count = count,
                            .divide = divisor(test, k),
-                           .stream_copy = copies == 2 };
+                           .stream_result = copies == 3,
+                           .stream_copy = copies >= 2 };
     kernel(&r);
     check_place(result_place, offset, size);
     if (copies > 0)
@@ -210,7 +211,7 @@ static void set_gives_the_references_bits(void **state)
         for (size_t c = 0; c < LENGTH(counts); c++)
             for (size_t o = 0; o < LENGTH(offsets); o++)
                 for (int in_place = -1; in_place < k; in_place += in_place == 1 && k > 3 ? k - 2 : 1)
-                    for (int copies = 0; copies < 3; copies++)
+                    for (int copies = 0; copies < 4; copies++)
                         check_call(test, kernel, k, counts[c], offsets[o], in_place, copies);
     }
 }
@@ -243,6 +244,7 @@ static void nothing_beyond_the_ends_is_touched(void **state)
                                        .sources = from,
                                        .source_count = 2,
                                        .count = count,
+                                       .stream_result = count % 3 == 0,
                                        .stream_copy = count % 2 };
                 kernel(&r); /* or a segmentation fault */
             }

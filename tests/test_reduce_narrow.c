@@ -123,7 +123,9 @@ static void all_pairs_reduce_rightly(void **state)
             if (!plait_type_reduces((plait_type)type, (plait_op)op))
                 continue;
             unsigned divide = op == PLAIT_AVERAGE ? 2 : 0;
-            struct reduction r = { got, NULL, sources, 2, COUNT, divide, false };
+            struct reduction r = {
+                .result = got, .sources = sources, .source_count = 2, .count = COUNT, .divide = divide
+            };
             reduce_find((plait_type)type, (plait_op)op)(&r);
             for (size_t i = 0; i < COUNT; i++) {
                 uint64_t values[2] = { number_get(a, i, kind->size), number_get(b, i, kind->size) };

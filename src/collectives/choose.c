@@ -49,7 +49,7 @@ static struct plan cheapest(enum collective kind, int ranks, int root, size_t bl
     return best;
 }
 
-static bool means_in_place(const char *name)
+bool plan_means_in_place(const char *name)
 {
     const struct planner *planner = planner_find(name);
     return planner && planner->shows != NULL;
@@ -73,7 +73,7 @@ struct plan plan_choose(enum collective kind, int ranks, int root, size_t block_
 {
     if (forced && strcmp(forced, "deterministic") == 0)
         return choose_deterministic(kind, ranks, root, block_size, facts);
-    if (forced && (strcmp(forced, "auto") == 0 || means_in_place(forced)))
+    if (forced && (strcmp(forced, "auto") == 0 || plan_means_in_place(forced)))
         forced = NULL;
     struct plan plan = { .planner = NULL };
     if (forced)

@@ -313,7 +313,8 @@ static void run_steps(struct execution *x)
     /* A rank that waited for nobody still learns whether all made its call. */
     if (!x->met && (x->group->board == NULL || !notice_meet(x)))
         return;
-    if (x->program->plan.window_blocks > 0 && recheck_due(x))
+    const struct plan *plan = &x->program->plan;
+    if ((plan->window_blocks > 0 || plan->planner->shows != NULL) && recheck_due(x))
         x->phase = PHASE_CHECK;
     else
         finish(x);

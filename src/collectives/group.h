@@ -40,6 +40,13 @@ struct shown {
     int64_t pid;     /* the peer's */
 };
 
+enum { LENT_KEPT = 4 };
+
+/* Memory of this rank that its peers have read in place. */
+struct lent {
+    const unsigned char *first, *end;
+};
+
 struct group {
     int rank, ranks;
     const int *world_ranks;
@@ -51,7 +58,11 @@ struct group {
     struct board *board; /* NULL where a peer's memory can't be read */
     struct heap *heap;   /* of this rank; NULL unless it can read those of all ranks */
     struct shown *shown; /* one a rank, of the operation under way if that runs in place */
-    size_t pull_from;    /* bytes of a block from which on private inputs are pulled; 0: never */
+    /* What was lent lately, a ring: peers' caches hold these lines, so ordinary stores to them are slow. */
+    struct lent lent[LENT_KEPT];
+    unsigned lent_count;
+    size_t pull_from; /* bytes of a block from which on private inputs are pulled; 0: never */
+    bool pull_near;   /* also while the cores are near */
     struct staging staging;
     enum stores stores;       /* as set */
     bool wide_stores;         /* the processor stores 16 aligned bytes at once */

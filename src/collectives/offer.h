@@ -15,6 +15,10 @@ void offer_make(struct execution *execution);
  * with the execution done where a peer's offer can't be. */
 bool offer_accepted(struct execution *execution);
 
+/* Are the `size` bytes at `to`, which this rank is about to write, best written past the caches, because some of them were
+ * lent lately? Peers' caches hold these lines, and far cores take long to give them back one by one. */
+bool offer_streams(const struct execution *execution, const void *to, size_t size);
+
 /* Says that this rank has no memory for its staging lane. Before the notice is up. */
 void offer_refuse_lane(struct execution *execution);
 

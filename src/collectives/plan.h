@@ -162,6 +162,9 @@ const struct planner *planner_find(const char *name);
 /* Is `planner` meant by `name`: its own, or "direct" for every "direct-...", and so on? */
 bool planner_answers(const struct planner *planner, const char *name);
 
+/* Is `name` that of a planner which works in place? */
+bool plan_means_in_place(const char *name);
+
 /* A plan of `planner`, which must serve the kind and need no groups. */
 struct plan plan_make(const struct planner *planner, enum collective kind, int ranks, int root);
 /* The same of any planner; `groups` may be NULL if it needs none. */

@@ -12,7 +12,8 @@ static const int64_t PLAUSIBLE_NS = 600;
 bool recheck_due(struct execution *x)
 {
     struct group *group = x->group;
-    group->bytes_since_check += x->chunks * x->slot_size + OPERATION_BYTES;
+    size_t staged = x->chunks * x->slot_size, read = x->call.count * x->element_size;
+    group->bytes_since_check += (x->program->plan.window_blocks > 0 ? staged : read) + OPERATION_BYTES;
     if (group->ranks < 2 || group->bytes_since_check < BYTES_BETWEEN)
         return false;
     group->bytes_since_check = 0;

@@ -1,4 +1,4 @@
-/* The recheck: now and then, at the end of an operation that staged data, ranks 0 and 1 pass a line to
+/* The recheck: now and then, at the end of an operation that staged data or read them in place, ranks 0 and 1 pass a line to
  * and fro to learn what it costs by now. The cores of a virtual machine move between near and far
  * within minutes, and the store kind follows. */
 #ifndef PLAIT_COLLECTIVES_RECHECK_H

@@ -10,6 +10,7 @@
 #include "collectives/fold.h"
 #include "collectives/letters.h"
 #include "collectives/notice.h"
+#include "collectives/offer.h"
 #include "collectives/profile.h"
 #include "collectives/stores.h"
 #include "device/copy.h"
@@ -192,7 +193,7 @@ static void copy_step(struct execution *x, const struct step *step, struct range
     if (from.bytes == to.bytes)
         return;
     profile_turn(x->profile, ACTIVITY_COPY);
-    if (step->to.buffer == BUFFER_OUTPUT && x->stream_output)
+    if (step->to.buffer == BUFFER_OUTPUT && (x->stream_output || offer_streams(x, to.bytes, size)))
         copy_streamed(to.bytes, from.bytes, size);
     else
         copy_cached(to.bytes, from.bytes, size);
@@ -232,6 +233,17 @@ static void find_sources(const struct execution *x, const struct step *step, int
         x->group->sources[rank] = find_range(x, rank == me ? step->own : step->from, rank, chunk).bytes;
 }
 
+/* Is a result that far peers read, in this operation or the last ones, written there? */
+static bool streams_result(const struct execution *x, struct place place, struct range range)
+{
+    const struct plan *plan = &x->program->plan;
+    size_t size = range.count * x->element_size;
+    if (place.buffer != BUFFER_OUTPUT || !x->group->streamed || size < STREAM_FROM_BYTES)
+        return false;
+    return (plan->planner->shows != NULL && plan->planner->shows(plan, x->group->rank, BUFFER_OUTPUT)) ||
+           offer_streams(x, range.bytes, size);
+}
+
 static void reduce_step(struct execution *x, const struct step *step, size_t chunk)
 {
     struct group *group = x->group;
@@ -246,6 +258,7 @@ static void reduce_step(struct execution *x, const struct step *step, size_t chu
                                    .source_count = ranks,
                                    .count = to.count,
                                    .divide = x->call.op == PLAIT_AVERAGE ? (unsigned)group->ranks : 0,
+                                   .stream_result = streams_result(x, step->to, to),
                                    .stream_copy =
                                        group->streamed && to.count * x->element_size >= STREAM_FROM_BYTES };
     profile_turn(x->profile, ACTIVITY_REDUCE);

@@ -22,7 +22,8 @@ struct reduction {
     int source_count;
     size_t count;
     unsigned divide;  /* 0 or 1: don't */
-    bool stream_copy; /* write `copy` past the caches (non-temporal stores, fenced before return) */
+    /* Write `result`, or else `copy`, past the caches (non-temporal stores, fenced before return). */
+    bool stream_result, stream_copy;
 };
 
 typedef void (*reduce_fn)(const struct reduction *reduction);

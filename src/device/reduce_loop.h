@@ -48,6 +48,7 @@ static ALWAYS_INLINE void prefetch(const char *from, size_t size)
 static ALWAYS_INLINE size_t reduce_blocks(const struct reduction *r, const struct format *f, fold_fn fold,
                                           int source_count, size_t first, bool stream)
 {
+    const bool stream_result = stream && r->stream_result, stream_copy = stream && !r->stream_result;
     const size_t block = UNROLL * f->lanes;
     const size_t in = f->lanes * f->from_size;
     const void *two[2] = { r->sources[0], r->sources[source_count > 1] };
@@ -58,15 +59,15 @@ static ALWAYS_INLINE size_t reduce_blocks(const struct reduction *r, const struc
 
     for (; r->count - first >= block; first += block) {
         /* Prefetch within the source only: behind its end may lie what another core is writing. What is
-         * reduced in place was written here before and is near. */
+         * reduced in place was written here before and is near, unless it was streamed. */
         const bool ahead = r->count - first >= reach;
         const char *from = (const char *)sources[0] + first * f->from_size;
-        if (ahead && sources[0] != result)
+        if (ahead && (sources[0] != result || stream_result))
             prefetch(from, UNROLL * in);
         vec a = f->load(from), b = f->load(from + in), c = f->load(from + 2 * in), d = f->load(from + 3 * in);
         for (int s = 1; s < source_count; s++) {
             from = (const char *)sources[s] + first * f->from_size;
-            if (ahead && sources[s] != result)
+            if (ahead && (sources[s] != result || stream_result))
                 prefetch(from, UNROLL * in);
             a = fold(a, f->load(from));
             b = fold(b, f->load(from + in));
@@ -83,9 +84,9 @@ static ALWAYS_INLINE size_t reduce_blocks(const struct reduction *r, const struc
         b = f->seal(b);
         c = f->seal(c);
         d = f->seal(d);
-        f->store_block(result + first * f->to_size, a, b, c, d, false);
+        f->store_block(result + first * f->to_size, a, b, c, d, stream_result);
         if (copy != NULL)
-            f->store_block(copy + first * f->to_size, a, b, c, d, stream);
+            f->store_block(copy + first * f->to_size, a, b, c, d, stream_copy);
     }
     return first;
 }
@@ -129,11 +130,11 @@ static ALWAYS_INLINE void reduce_all(const struct reduction *r, const struct for
         scalar(r, first, r->count);
 }
 
-/* How many elements come before the first whole line of `copy`; more than there are when its address is not a
+/* How many elements come before the first whole line of `streamed`; more than there are when its address is not a
  * multiple of the element's size, so that no line begins with an element. */
-static ALWAYS_INLINE size_t stream_head(const struct reduction *r, const struct format *f)
+static ALWAYS_INLINE size_t stream_head(const void *streamed, const struct format *f)
 {
-    size_t size = -(uintptr_t)r->copy % LINE;
+    size_t size = -(uintptr_t)streamed % LINE;
     return size % f->to_size == 0 ? size / f->to_size : SIZE_MAX;
 }
 
@@ -146,8 +147,9 @@ static ALWAYS_INLINE void reduce_run(const struct reduction *r, const struct for
     }
     size_t head = 0;
     bool stream = false;
-    if (r->copy != NULL && r->stream_copy && r->count * f->to_size >= STREAMED) {
-        head = stream_head(r, f);
+    const void *streamed = r->stream_result ? r->result : r->stream_copy ? r->copy : NULL;
+    if (streamed != NULL && r->count * f->to_size >= STREAMED) {
+        head = stream_head(streamed, f);
         stream = head < r->count;
         if (!stream)
             head = 0;
