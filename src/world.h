@@ -39,8 +39,7 @@ struct world {
     struct work_pool *works;
     double line_ns;
     struct network network; /* between hosts */
-    size_t pull_from;    /* as a group's */
-    size_t pull_from; /* as a group's */
+    size_t pull_from;       /* as a group's */
     bool pull_near;
     unsigned fork_count; /* when the world was made */
     _Atomic int users;   /* threads inside of functions that may be called while another one destroys it */
