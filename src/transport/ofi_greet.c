@@ -87,14 +87,23 @@ static void drop_stranger(struct meeting *meeting, int index, const char *why)
     meeting->strangers[index] = meeting->strangers[--meeting->stranger_count];
 }
 
+static int oldest_stranger(const struct meeting *meeting)
+{
+    int oldest = 0;
+    for (int i = 1; i < meeting->stranger_count; i++)
+        if (meeting->strangers[i].since < meeting->strangers[oldest].since)
+            oldest = i;
+    return oldest;
+}
+
 static void let_in(struct meeting *meeting)
 {
     for (;;) {
         int fd = accept4(meeting->lifelines->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0)
             return;
-        if (meeting->stranger_count == STRANGERS_MOST) /* the longest silent is the first */
-            drop_stranger(meeting, 0, "it was silent and its place was needed");
+        if (meeting->stranger_count == STRANGERS_MOST)
+            drop_stranger(meeting, oldest_stranger(meeting), "it was silent and its place was needed");
         meeting->strangers[meeting->stranger_count++] = (struct stranger){ .fd = fd, .since = clock_ns() };
     }
 }
