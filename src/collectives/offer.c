@@ -75,7 +75,8 @@ static bool pays(const struct execution *x)
         return size >= (group->streamed ? FAR_LENT_FROM : NEAR_LENT_FROM);
     if (x->call.kind == COLLECTIVE_ALLREDUCE) /* whose results peers read */
         return group->streamed || size >= NEAR_RESULT_FROM;
-    return group->streamed || size >= NEAR_LENT_FROM || !was_lent(group, x->call.output, size);
+    return x->call.kind != COLLECTIVE_BROADCAST || group->streamed || size >= NEAR_LENT_FROM ||
+           !was_lent(group, x->call.output, size);
 }
 
 void offer_make(struct execution *x)
@@ -125,17 +126,30 @@ static bool take_offer(struct execution *x, int rank, const uint64_t offer[2])
     return false;
 }
 
-/* Peers are about to read this rank's input. */
-static void note_lent(struct execution *x)
+static void lend(struct group *group, const unsigned char *first, const unsigned char *end)
 {
-    struct group *group = x->group;
-    const unsigned char *first = x->call.input, *end = first + shown_size(x, group->rank, BUFFER_INPUT);
-    if (!shows(x, group->rank, BUFFER_INPUT) || (x->offer[0] & PRIVATE) != 0)
+    if (first == end)
         return;
     for (unsigned i = 0; i < LENT_KEPT; i++)
         if (group->lent[i].first == first && group->lent[i].end == end)
             return;
     group->lent[group->lent_count++ % LENT_KEPT] = (struct lent){ first, end };
+}
+
+/* Peers are about to read this rank's input; of several blocks all but its own. */
+static void note_lent(struct execution *x)
+{
+    struct group *group = x->group;
+    if (!shows(x, group->rank, BUFFER_INPUT) || (x->offer[0] & PRIVATE) != 0)
+        return;
+    const size_t size = shown_size(x, group->rank, BUFFER_INPUT), block = x->call.count * x->element_size;
+    const unsigned char *first = x->call.input, *own = first + (size_t)group->rank * block;
+    if (size > block) {
+        lend(group, first, own);
+        lend(group, own + block, first + size);
+    } else {
+        lend(group, first, first + size);
+    }
 }
 
 bool offer_streams(const struct execution *x, const void *to, size_t size)
