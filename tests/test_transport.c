@@ -11,158 +11,32 @@
 
 #include "base/clock.h"
 #include "check.h"
+#include "party.h"
 #include "transport/mailbox.h"
 #include "transport/segment.h"
 #include "transport/transport.h"
 
-enum { RANKS_MAX = 9, LARGE = (1 << 20) + 3 };
-
-static const unsigned char job_key[32] = "a key for tests";
-
 /* What is held to the suite. */
-static const struct subject {
-    const char *name;
-    const struct transport *transport;
-    const char *provider; /* of a network */
-    bool no_writes;
-} subjects[] = {
-    { "inproc", &transport_inproc, NULL, false },
-    { "shm", &transport_shm, NULL, false },
-    { "ofi net", &transport_ofi, "net", false },
-    { "ofi tcp", &transport_ofi, "tcp", false },
-    { "ofi tcp;ofi_rxm", &transport_ofi, "tcp;ofi_rxm", false },
-    { "ofi shm", &transport_ofi, "shm", false },
-    { "ofi efa", &transport_ofi, "efa", false },
-    { "ofi by messages", &transport_ofi, NULL, true },
+static const struct subject subjects[] = {
+    { "inproc", &transport_inproc, NULL, false, NULL, false },
+    { "shm", &transport_shm, NULL, false, NULL, false },
+    { "chaos over inproc", &transport_inproc, NULL, false, NULL, true },
+    { "chaos over shm", &transport_shm, NULL, false, NULL, true },
+    { "ofi net", &transport_ofi, "net", false, NULL, false },
+    { "ofi tcp", &transport_ofi, "tcp", false, NULL, false },
+    { "ofi tcp;ofi_rxm", &transport_ofi, "tcp;ofi_rxm", false, NULL, false },
+    { "ofi shm", &transport_ofi, "shm", false, NULL, false },
+    { "ofi by messages", &transport_ofi, NULL, true, NULL, false },
 };
 
-/* Bytes may be on their way while nothing moves here. */
-static bool is_network(const struct subject *subject)
-{
-    return subject->transport == &transport_ofi;
-}
-
-/* Some ranks of a world, all in this process. */
-struct party {
-    const struct subject *subject;
-    const struct transport *transport;
-    int size;
-    struct endpoint *endpoints[RANKS_MAX];
-    unsigned char blobs[RANKS_MAX][TRANSPORT_BLOB_BYTES];
-    struct peer peers[RANKS_MAX];
-    plait_status connected[RANKS_MAX];
+/* Over a provider that does all that EFA may do (efa_like/). */
+static const struct subject efa_subjects[] = {
+    { "ofi efa", &transport_ofi, "efa", false, NULL, false },
+    { "chaos over ofi efa", &transport_ofi, "efa", false, NULL, true },
+    { "ofi efa whose writes take receives", &transport_ofi, "efa", false, "EFA_LIKE_RX_CQ_DATA=1", false },
+    { "ofi efa without writes", &transport_ofi, "efa", false, "EFA_LIKE_NO_RMA=1", false },
+    { "ofi efa by itself", &transport_ofi, NULL, false, "EFA_LIKE_AGAIN=2", false },
 };
-
-struct arrival_thread {
-    struct party *party;
-    int rank;
-};
-
-static void *connect_one(void *argument)
-{
-    struct arrival_thread *arrival = argument;
-    struct party *party = arrival->party;
-    party->connected[arrival->rank] = party->transport->connect(
-        party->endpoints[arrival->rank], party->peers, party->size, 77, job_key, deadline_after_ms(10000));
-    if (party->connected[arrival->rank] != PLAIT_OK)
-        printf("rank %d: %s\n", arrival->rank, plait_last_error());
-    return NULL;
-}
-
-static struct endpoint_setup setup_of(const struct subject *subject, int rank, int size)
-{
-    return (struct endpoint_setup){ .rank = rank,
-                                    .size = size,
-                                    .lane_size = 64 << 10,
-                                    .provider = subject->provider,
-                                    .no_writes = subject->no_writes };
-}
-
-static void party_open(struct party *party, const struct subject *subject, int size)
-{
-    const struct transport *transport = subject->transport;
-    *party = (struct party){ .subject = subject, .transport = transport, .size = size };
-    for (int i = 0; i < size; i++) {
-        struct endpoint_setup setup = setup_of(subject, i, size);
-        assert_int_equal(transport->open(&setup, &party->endpoints[i], party->blobs[i]), PLAIT_OK);
-        party->peers[i] = (struct peer){ .rank = i, .pid = getpid(), .blob = party->blobs[i] };
-    }
-    pthread_t threads[RANKS_MAX];
-    struct arrival_thread arrivals[RANKS_MAX];
-    for (int i = 0; i < size; i++) {
-        arrivals[i] = (struct arrival_thread){ party, i };
-        assert_int_equal(pthread_create(&threads[i], NULL, connect_one, &arrivals[i]), 0);
-    }
-    for (int i = 0; i < size; i++)
-        pthread_join(threads[i], NULL);
-    for (int i = 0; i < size; i++)
-        assert_int_equal(party->connected[i], PLAIT_OK);
-}
-
-static bool party_progress(struct party *party)
-{
-    bool moved = false;
-    for (int i = 0; i < party->size; i++)
-        if (party->endpoints[i] != NULL)
-            moved |= party->transport->progress(party->endpoints[i]);
-    return moved;
-}
-
-/* Until nothing moves any more; over a network, for a while. */
-static void party_settle(struct party *party)
-{
-    int64_t quiet = is_network(party->subject) ? 2000000 : 0, last = clock_ns();
-    bool moved;
-    do {
-        moved = party_progress(party);
-        if (moved)
-            last = clock_ns();
-    } while (moved || clock_ns() - last < quiet);
-}
-
-/* Over a network, all take leave before the first goes: who goes waits until the others have what it sent. */
-static void take_leave(struct party *party)
-{
-    for (int i = 0; i < party->size; i++)
-        if (party->endpoints[i] != NULL)
-            party->transport->leave(party->endpoints[i]);
-    party_settle(party);
-    for (int i = 0; i < party->size * party->size; i++)
-        if (party->endpoints[i / party->size] != NULL)
-            party->transport->life(party->endpoints[i / party->size], i % party->size);
-}
-
-static void party_close(struct party *party)
-{
-    if (is_network(party->subject))
-        take_leave(party);
-    for (int i = 0; i < party->size; i++)
-        party->transport->close(party->endpoints[i]);
-}
-
-static void fill(unsigned char *bytes, size_t size, unsigned seed)
-{
-    for (size_t i = 0; i < size; i++)
-        bytes[i] = (unsigned char)(i * 7 + i / 251 + seed);
-}
-
-static void assert_filled(const unsigned char *bytes, size_t size, unsigned seed)
-{
-    for (size_t i = 0; i < size; i++)
-        if (bytes[i] != (unsigned char)(i * 7 + i / 251 + seed))
-            fail_msg("byte %zu of %zu is wrong", i, size);
-}
-
-static struct transfer message_to(int peer, uint64_t operation, void *data, size_t size)
-{
-    return (struct transfer){ .peer = peer, .key = { 5, operation, 1 }, .data = data, .size = size };
-}
-
-static struct transfer callers_message(int peer, uint64_t tag, void *data, size_t size)
-{
-    return (
-        struct transfer){ .peer = peer, .key = { CONTEXT_CALLERS | 5, tag, 0 }, .data = data, .size = size };
-}
 
 static const struct subject *subject_of(void **state)
 {
@@ -848,31 +722,33 @@ static const struct {
     const char *name;
     CMUnitTestFunction function;
     bool needs_board;
+    bool at_once; /* counts on what is queued being taken up at once */
 } cases[] = {
-    { "endpoints that never met close", endpoints_that_never_met_close, false },
-    { "every size arrives", every_size_arrives, false },
-    { "a sink gets each byte once", sink_gets_each_byte_once, false },
-    { "the order of posting does not matter", order_of_posting_does_not_matter, false },
-    { "full mailboxes do not lock up", full_mailboxes_do_not_lock_up, false },
-    { "callers' messages keep their order", callers_messages_keep_their_order, false },
-    { "any source takes everyone", any_source_takes_everyone, false },
-    { "longer than room is truncated", longer_than_room_is_truncated, false },
-    { "a canceled send is withdrawn", a_canceled_send_is_withdrawn, false },
-    { "a canceled receive swallows", a_canceled_receive_swallows, false },
-    { "cancel of what waits in queues", cancel_of_what_waits_in_queues, false },
-    { "close settles what is left", close_settles_what_is_left, false },
-    { "boards show what others wrote", boards_show_what_others_wrote, true },
-    { "life tells who left", life_tells_who_left, false },
-    { "peers that do not exist are refused", peers_that_do_not_exist_are_refused, false },
-    { "nonsense ends the link", nonsense_ends_the_link, true },
-    { "everyone to everyone", everyone_to_everyone, false },
-    { "two worlds in one process", two_worlds_in_one_process, false },
-    { "nothing is left after close", nothing_is_left_after_close, false },
+    { "endpoints that never met close", endpoints_that_never_met_close, false, false },
+    { "every size arrives", every_size_arrives, false, false },
+    { "a sink gets each byte once", sink_gets_each_byte_once, false, false },
+    { "the order of posting does not matter", order_of_posting_does_not_matter, false, false },
+    { "full mailboxes do not lock up", full_mailboxes_do_not_lock_up, false, false },
+    { "callers' messages keep their order", callers_messages_keep_their_order, false, false },
+    { "any source takes everyone", any_source_takes_everyone, false, false },
+    { "longer than room is truncated", longer_than_room_is_truncated, false, false },
+    { "a canceled send is withdrawn", a_canceled_send_is_withdrawn, false, false },
+    { "a canceled receive swallows", a_canceled_receive_swallows, false, false },
+    { "cancel of what waits in queues", cancel_of_what_waits_in_queues, false, true },
+    { "close settles what is left", close_settles_what_is_left, false, false },
+    { "boards show what others wrote", boards_show_what_others_wrote, true, false },
+    { "life tells who left", life_tells_who_left, false, false },
+    { "peers that do not exist are refused", peers_that_do_not_exist_are_refused, false, false },
+    { "nonsense ends the link", nonsense_ends_the_link, true, false },
+    { "everyone to everyone", everyone_to_everyone, false, false },
+    { "two worlds in one process", two_worlds_in_one_process, false, false },
+    { "nothing is left after close", nothing_is_left_after_close, false, false },
 };
 
 /* Does libfabric offer the provider here? */
 static bool is_here(const struct subject *subject)
 {
+    set_environment(subject);
     struct endpoint_setup setup = setup_of(subject, 0, 1);
     unsigned char blob[TRANSPORT_BLOB_BYTES];
     struct endpoint *endpoint;
@@ -884,25 +760,45 @@ static bool is_here(const struct subject *subject)
     return true;
 }
 
-/* Without an argument: the transports through memory; with "ofi": the network. */
+enum { CASES = LENGTH(cases), MOST = CASES * (LENGTH(subjects) + LENGTH(efa_subjects)) };
+static struct CMUnitTest tests[MOST];
+static char names[MOST][80];
+
+static size_t add_cases(const struct subject *subject, size_t used)
+{
+    for (size_t k = 0; k < CASES; k++) {
+        if ((cases[k].needs_board && (is_network(subject) || subject->chaos)) ||
+            (cases[k].at_once && subject->chaos))
+            continue;
+        snprintf(names[used], sizeof names[used], "%s: %s", subject->name, cases[k].name);
+        tests[used] = (struct CMUnitTest){ .name = names[used],
+                                           .test_func = cases[k].function,
+                                           .initial_state = (void *)(uintptr_t)subject };
+        used++;
+    }
+    return used;
+}
+
+/* Without an argument: the transports through memory; with "ofi": the network; with "efa": the made-up one,
+ * which has to be there. */
 int main(int count, char **arguments)
 {
-    enum { CASES = LENGTH(cases), MOST = CASES * LENGTH(subjects) };
-    static struct CMUnitTest tests[MOST];
-    static char names[MOST][80];
     size_t used = 0;
-    bool networks = count > 1 && strcmp(arguments[1], "ofi") == 0;
-    for (size_t i = 0; i < LENGTH(subjects); i++) {
-        bool here = is_network(&subjects[i]) == networks && is_here(&subjects[i]);
-        for (size_t k = 0; k < CASES && here; k++) {
-            if (cases[k].needs_board && networks)
-                continue;
-            snprintf(names[used], sizeof names[used], "%s: %s", subjects[i].name, cases[k].name);
-            tests[used] = (struct CMUnitTest){ .name = names[used],
-                                               .test_func = cases[k].function,
-                                               .initial_state = (void *)(uintptr_t)&subjects[i] };
-            used++;
+    cmocka_set_test_filter(getenv("PLAIT_TEST_ONLY"));
+    const char *which = count > 1 ? arguments[1] : "";
+    if (strcmp(which, "efa") == 0) {
+        char seed[20];
+        snprintf(seed, sizeof seed, "%u", party_seed());
+        setenv("EFA_LIKE_SEED", seed, 1);
+        setenv("FI_PROVIDER_PATH", EFA_LIKE_DIR, 1);
+        for (size_t i = 0; i < LENGTH(efa_subjects); i++) {
+            if (!is_here(&efa_subjects[i]))
+                return 1;
+            used = add_cases(&efa_subjects[i], used);
         }
     }
+    for (size_t i = 0; i < LENGTH(subjects) && strcmp(which, "efa") != 0; i++)
+        if (is_network(&subjects[i]) == (strcmp(which, "ofi") == 0) && is_here(&subjects[i]))
+            used = add_cases(&subjects[i], used);
     return check_run("transport", tests, used);
 }

@@ -61,6 +61,8 @@ static void take_event(struct ofi *ofi, struct ofi_rail *rail, const struct ofi_
             take_packet(ofi, rail, op, event->size);
             return;
         }
+        if (op != NULL)
+            ofi_link_sent(&ofi->links[op->peer], op);
         break;
     case OFI_EVENT_FAILED:
         if (op != NULL && op->kind != OFI_OP_RECEIVE)
@@ -233,9 +235,12 @@ static void ofi_cancel(struct endpoint *endpoint, struct transfer *transfer)
     struct ofi *ofi = ofi_of(endpoint);
     if (transfer->status != PLAIT_IN_PROGRESS)
         return;
-    if (transfer->stage != STAGE_POSTED)
-        ofi_link_cancel_send(&ofi->links[transfer->peer], transfer);
-    else if (!match_unpost(&ofi->match, transfer))
+    if (transfer->stage != STAGE_POSTED) {
+        transfer->status =
+            ofi_link_cancel_send(&ofi->links[transfer->peer], transfer) ? PLAIT_ABORTED : PLAIT_OK;
+        return;
+    }
+    if (!match_unpost(&ofi->match, transfer))
         ofi_link_cancel_receive(&ofi->links[transfer->source], transfer);
     transfer->status = PLAIT_ABORTED;
 }

@@ -240,9 +240,10 @@ static void give_whole(struct ofi_link *link, struct transfer *send)
     if (send->size > 0)
         memcpy(packet->payload, send->data, send->size);
     op->size += send->size;
-    hand_over(link, op);
+    op->send = send;
+    send->stage = STAGE_ANNOUNCED;
     send->moved = send->size;
-    ofi_settle(send, PLAIT_OK);
+    hand_over(link, op);
 }
 
 static void announce(struct ofi_link *link, struct transfer *send)
@@ -292,34 +293,38 @@ static void write_piece(struct ofi_link *link, struct ofi_outgoing *outgoing, st
     op->to = link->landings[op->rail].address + (uint64_t)ofi_immediate_slot(op->immediate) * OFI_SLOT_BYTES;
     memcpy(op->bytes, (const unsigned char *)send->data + offset, op->size);
     outgoing->written++;
+    outgoing->flying++;
+    op->id = outgoing->id;
     hand_over(link, op);
 }
 
 /* The same as a packet: the next bytes, wherever a piece would end. */
-static void send_piece(struct ofi_link *link, struct transfer *send)
+static void send_piece(struct ofi_link *link, struct ofi_outgoing *outgoing)
 {
+    struct transfer *send = outgoing->send;
     struct ofi_op *op = make_packet(link, OFI_PIECE);
     struct ofi_packet *packet = packet_of(op);
     /* Whole 64 bytes but at the end: a sink is promised that. */
     size_t left = send->size - send->moved, most = OFI_EAGER_BYTES / 64 * 64;
     packet->size = send->moved;
     packet->length = (uint32_t)(left < most ? left : most);
-    packet->id = (uint32_t)send->id;
+    packet->id = op->id = outgoing->id;
     memcpy(packet->payload, (const unsigned char *)send->data + send->moved, packet->length);
     op->size += packet->length;
     send->moved += packet->length;
+    outgoing->flying++;
     hand_over(link, op);
 }
 
-/* Gives what can be given of the first stream. True if it is done. */
-static bool give_stream(struct ofi_link *link, struct ofi_outgoing *outgoing, bool *gave)
+/* Gives what can be given of a stream. True if anything could. */
+static bool give_stream(struct ofi_link *link, struct ofi_outgoing *outgoing)
 {
     struct transfer *send = outgoing->send;
+    bool gave = false;
     if (!link->ofi->rails[0].writes) {
-        send->id = outgoing->id;
-        for (; send->moved < send->size && may_send(link); *gave = true)
-            send_piece(link, send);
-        return send->moved == send->size;
+        for (; send->moved < send->size && may_send(link); gave = true)
+            send_piece(link, outgoing);
+        return gave;
     }
     while (outgoing->written < outgoing->granted && link->stalled == NULL) {
         int rail = rail_for_piece(link, outgoing->written);
@@ -327,26 +332,39 @@ static bool give_stream(struct ofi_link *link, struct ofi_outgoing *outgoing, bo
         if (op == NULL)
             break;
         write_piece(link, outgoing, op);
-        *gave = true;
+        gave = true;
     }
     size_t moved = outgoing->written * ofi_piece_size(send->size);
     send->moved = moved < send->size ? moved : send->size;
-    return send->moved == send->size;
+    return gave;
 }
 
 static bool give_streams(struct ofi_link *link)
 {
     bool gave = false;
-    struct ofi_outgoing *next;
     for (struct ofi_outgoing *outgoing = link->streams; outgoing != NULL && link->failing_since == 0;
-         outgoing = next) {
-        next = outgoing->next;
-        if (!give_stream(link, outgoing, &gave))
-            continue;
-        ofi_settle(outgoing->send, PLAIT_OK);
-        free(ofi_take_outgoing(&link->streams, outgoing->send, 0));
-    }
+         outgoing = outgoing->next)
+        gave |= give_stream(link, outgoing);
     return gave;
+}
+
+/* Sends are done only now: some providers move nothing unless they are asked, and who sees its sends done may
+ * not ask for long. */
+void ofi_link_sent(struct ofi_link *link, const struct ofi_op *op)
+{
+    if (op->send != NULL)
+        ofi_settle(op->send, PLAIT_OK);
+    struct ofi_outgoing *outgoing = op->id != 0 ? link->streams : NULL;
+    while (outgoing != NULL && outgoing->id != op->id)
+        outgoing = outgoing->next;
+    if (outgoing == NULL) /* none, or withdrawn, or discarded */
+        return;
+    outgoing->flying--;
+    if (outgoing->flying > 0 || outgoing->send->moved < outgoing->send->size)
+        return;
+    struct transfer *send = outgoing->send;
+    free(ofi_take_outgoing(&link->streams, send, 0));
+    ofi_settle(send, PLAIT_OK);
 }
 
 bool ofi_give(struct ofi_link *link)

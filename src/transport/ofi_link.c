@@ -67,20 +67,40 @@ void ofi_settle(struct transfer *transfer, plait_status status)
     transfer->status = status;
 }
 
+/* Who closes can't know better of what the provider has than that it has left. */
+static void settle_handed(struct transfer *send, plait_status status)
+{
+    ofi_settle(send, status == PLAIT_ABORTED && send->moved == send->size ? PLAIT_OK : status);
+}
+
 static void settle_outgoing(struct ofi_outgoing **list, plait_status status)
 {
     while (*list != NULL) {
         struct ofi_outgoing *outgoing = *list;
         *list = outgoing->next;
         if (outgoing->send != NULL)
-            ofi_settle(outgoing->send, status);
+            settle_handed(outgoing->send, status);
         free(outgoing);
+    }
+}
+
+/* Small messages that the provider has. */
+static void settle_packets(const struct ofi_link *link, plait_status status)
+{
+    struct ofi_rail *rail = &link->ofi->rails[0];
+    for (size_t i = 0; i < rail->op_count; i++) {
+        struct ofi_op *op = &rail->ops[i];
+        if (op->peer != link->rank || op->send == NULL)
+            continue;
+        settle_handed(op->send, status);
+        op->send = NULL;
     }
 }
 
 static void settle_all(struct ofi_link *link, plait_status status)
 {
     struct transfer *next;
+    settle_packets(link, status);
     for (struct transfer *send = link->queue.first; send != NULL; send = next) {
         next = send->next;
         ofi_settle(send, status);
@@ -211,20 +231,33 @@ bool ofi_link_turn(struct ofi_link *link, bool *moved)
 
 /* ---------------------------------------------------------------- canceling */
 
-void ofi_link_cancel_send(struct ofi_link *link, struct transfer *send)
+static void forget_handed(const struct ofi_link *link, const struct transfer *send)
 {
-    if (send->stage == STAGE_QUEUED) {
-        list_remove_transfer(&link->queue, send);
-        return;
-    }
+    struct ofi_rail *rail = &link->ofi->rails[0];
+    for (size_t i = 0; i < rail->op_count; i++)
+        if (rail->ops[i].send == send)
+            rail->ops[i].send = NULL;
+}
+
+bool ofi_link_cancel_send(struct ofi_link *link, struct transfer *send)
+{
+    if (send->stage == STAGE_QUEUED)
+        return list_remove_transfer(&link->queue, send);
     struct ofi_outgoing *outgoing = ofi_take_outgoing(&link->announced, send, 0);
     if (outgoing == NULL)
         outgoing = ofi_take_outgoing(&link->streams, send, 0);
-    if (outgoing == NULL)
-        return;
+    if (outgoing == NULL) {
+        forget_handed(link, send);
+        return false;
+    }
+    if (send->moved == send->size) {
+        free(outgoing);
+        return false;
+    }
     outgoing->send = NULL;
     ofi_append_outgoing(&link->withdrawals, outgoing);
     ofi_mark_busy(link->ofi, link->rank);
+    return true;
 }
 
 void ofi_link_cancel_receive(struct ofi_link *link, const struct transfer *receive)

@@ -16,6 +16,7 @@ struct ofi_outgoing {
     struct transfer *send;
     uint32_t id;
     uint32_t granted, written;       /* pieces */
+    uint32_t flying;                 /* handed to the provider and not done */
     uint32_t immediates[OFI_WINDOW]; /* of pieces that are granted and not written */
 };
 
@@ -66,6 +67,8 @@ void ofi_link_send(struct ofi_link *link, struct transfer *send);
 /* An announcement of the peer's met its receive. */
 void ofi_link_meet(struct ofi_link *link, struct message *message);
 
+/* A packet or a piece has left. */
+void ofi_link_sent(struct ofi_link *link, const struct ofi_op *op);
 /* A packet of the peer's came; the link gives the receive back. */
 void ofi_link_packet(struct ofi_link *link, struct ofi_op *receive);
 /* A piece landed in `bytes`. */
@@ -77,7 +80,8 @@ void ofi_link_fail(struct ofi_link *link, const char *trouble);
 bool ofi_link_turn(struct ofi_link *link, bool *moved);
 
 /* Forgets a transfer of this link, which is in progress, without settling it. */
-void ofi_link_cancel_send(struct ofi_link *link, struct transfer *send);
+/* False: too late, for it has left as a whole. */
+bool ofi_link_cancel_send(struct ofi_link *link, struct transfer *send);
 void ofi_link_cancel_receive(struct ofi_link *link, const struct transfer *receive);
 
 /* Settles everything with PLAIT_PEER_LOST, by the calling thread's sentence. */

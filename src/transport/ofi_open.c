@@ -201,6 +201,10 @@ static plait_status say_hello(struct ofi *ofi, int64_t deadline)
                 return not_greeted(ofi, link);
         }
     }
+    /* A peer waits for ours, and this rank may not ask the provider again for long. */
+    while (!rail_is_quiet(&ofi->rails[0]) && !deadline_passed(deadline))
+        if (!ofi_turn(ofi))
+            nanosleep(&(struct timespec){ .tv_nsec = 20000 }, NULL);
     return PLAIT_OK;
 }
 

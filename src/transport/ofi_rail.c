@@ -239,7 +239,9 @@ static struct ofi_op *take(struct ofi_op **list)
 
 struct ofi_op *rail_take_packet(struct ofi_rail *rail)
 {
-    return take(&rail->packets);
+    struct ofi_op *op = take(&rail->packets);
+    rail->packets_out += op != NULL;
+    return op;
 }
 
 struct ofi_op *rail_take_piece(struct ofi_rail *rail)
@@ -253,6 +255,9 @@ void rail_give(struct ofi_rail *rail, struct ofi_op *op)
         post_receive(rail, op);
         return;
     }
+    op->send = NULL;
+    op->id = 0;
+    rail->packets_out -= op->kind == OFI_OP_SEND;
     struct ofi_op **list = op->kind == OFI_OP_SEND ? &rail->packets : &rail->pieces;
     op->next = *list;
     *list = op;

@@ -25,9 +25,11 @@ struct ofi_op {
     int peer; /* world rank, of sends and writes */
     int rail; /* on which it belongs */
     unsigned char *bytes;
-    size_t size;        /* what is sent, or came */
-    uint32_t immediate; /* of a write, with */
-    uint64_t to;        /* where it goes */
+    size_t size;           /* what is sent, or came */
+    uint32_t immediate;    /* of a write, with */
+    uint64_t to;           /* where it goes */
+    struct transfer *send; /* done when this is; NULL: none, or it was canceled */
+    uint32_t id;           /* of the large message that this is a piece of; 0: none */
 };
 
 enum { OFI_PACKETS_OUT = 64, OFI_PIECES_OUT = 24 };
@@ -58,6 +60,7 @@ struct ofi_rail {
     struct ofi_op *ops;
     size_t op_count;
     struct ofi_op *packets, *pieces; /* free ones */
+    int packets_out;                 /* others */
     struct ofi_op *unposted;         /* receives that the provider had no room for */
 };
 
@@ -85,6 +88,11 @@ int rail_write(struct ofi_rail *rail, struct ofi_op *op, fi_addr_t address, uint
 /* Free operations; NULL if all are under way. */
 struct ofi_op *rail_take_packet(struct ofi_rail *rail);
 struct ofi_op *rail_take_piece(struct ofi_rail *rail);
+/* Has all left that was sent? */
+static inline bool rail_is_quiet(const struct ofi_rail *rail)
+{
+    return rail->packets_out == 0;
+}
 /* Gives back a packet or a piece, and posts a receive again. */
 void rail_give(struct ofi_rail *rail, struct ofi_op *op);
 
