@@ -84,12 +84,14 @@ static void plan_next_try(struct candidate *candidate, enum attempt_end end)
         candidate->patience_ms * 2 < PATIENCE_LAST_MS ? candidate->patience_ms * 2 : PATIENCE_LAST_MS;
 }
 
-/* Keeps why an attempt failed. That somebody was there tells more than that nobody is there now. */
+/* Keeps why an attempt failed. That somebody was there tells more than that nobody is there now, and a reason
+ * with a remedy more than one without: who has another key may well hang up the next time. */
 static void keep_reason(struct candidate *candidate, enum attempt_end end, const char *reason)
 {
-    if (end != ATTEMPT_REFUSED)
+    bool known = candidate->met && tcp_remedy(candidate->reason)[0] != '\0' && tcp_remedy(reason)[0] == '\0';
+    if (end != ATTEMPT_REFUSED && !known)
         snprintf(candidate->reason, REASON_BYTES, "%s", reason);
-    else if (candidate->met && !candidate->left)
+    else if (end == ATTEMPT_REFUSED && candidate->met && !candidate->left)
         snprintf(candidate->reason + strlen(candidate->reason), REASON_BYTES - strlen(candidate->reason),
                  ", then %s", reason);
     else if (!candidate->met)
