@@ -5,6 +5,7 @@
  *
  * What one rank puts is seen by the others after the barrier only, so all ranks have to come to it, and PMI does
  * not tell which one does not. */
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -142,11 +143,26 @@ static plait_status ask(const char *line, const char *command, const char *answe
 
 /* ----------------------------------------------------------- the conversation */
 
+/* An MPI library in this process takes leave itself, and hydra can't bear to be left twice. */
+static bool mpi_was_here(void)
+{
+    static const char *const names[] = { "libmpi.so.12",
+                                         "libmpich.so.12" }; /* as mpi4py loads it: not for all */
+    int (*initialized)(int *) = NULL, yes = 0;
+    void *symbol = dlsym(RTLD_DEFAULT, "MPI_Initialized");
+    for (size_t i = 0; i < sizeof names / sizeof names[0] && symbol == NULL; i++) {
+        void *handle = dlopen(names[i], RTLD_LAZY | RTLD_NOLOAD);
+        symbol = handle != NULL ? dlsym(handle, "MPI_Initialized") : NULL;
+    }
+    memcpy(&initialized, &symbol, sizeof symbol);
+    return initialized != NULL && initialized(&yes) == 0 && yes;
+}
+
 /* At the end of the process. A launcher that hears nothing takes it for a crash and ends the other ranks. */
 static void take_leave(void)
 {
     char reply[LINE_BYTES];
-    if (pmi.pid == getpid())
+    if (pmi.pid == getpid() && !mpi_was_here())
         ask("cmd=finalize\n", "finalize", "finalize_ack", reply, deadline_after_ms(GOODBYE_MS));
 }
 
