@@ -227,6 +227,15 @@ static plait_status take_frame(struct host *host, struct guest *guest, size_t si
 _Static_assert((int)HELLO_BYTES != (int)FAREWELL_BYTES && (int)HELLO_BYTES != (int)CARD_FRAME_BYTES,
                "take_frame() tells them apart by their size");
 
+/* Said hello and did not wait for the challenge: a rank does so where this one is too busy, and calls again. That is
+ * no reason to warn anybody. */
+static void lost_patience(struct host *host, struct guest *guest)
+{
+    char text[CLAIM_TEXT_BYTES];
+    log_debug("%s at %s did not wait for rank 0's answer", claim_text(&guest->claim, text), guest->name);
+    guest_drop(host, guest);
+}
+
 plait_status guest_hear(struct host *host, struct guest *guest)
 {
     if (guest->state == GUEST_SEATED) {
@@ -243,6 +252,10 @@ plait_status guest_hear(struct host *host, struct guest *guest)
     ssize_t got = recv(guest->fd, guest->in + guest->got, due - guest->got, 0);
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
         return PLAIT_OK;
+    if (got <= 0 && guest->state == GUEST_CARD) {
+        lost_patience(host, guest);
+        return PLAIT_OK;
+    }
     if (got <= 0) {
         guest_turn_away(host, guest,
                         guest->state == GUEST_HELLO && guest->got == 0
