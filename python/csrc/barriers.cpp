@@ -39,11 +39,15 @@ static bool done_by(c10d::Work &work, steady_clock::time_point deadline)
     return true;
 }
 
-[[noreturn]] static void throw_missing(const std::string &who, milliseconds timeout, const Place &place)
+/* Says what Gloo's barrier says to each rank, for programs that look for it, and names who is missing to all. */
+[[noreturn]] static void throw_missing(const std::string &who, int rank, milliseconds timeout, const Place &place)
 {
-    throw_failure(PLAIT_TIMED_OUT, c10::str("plait:monitored_barrier: Timed out: ", who,
-                                            " failed to pass monitoredBarrier in ", timeout.count(), " ms [on ",
-                                            *place, "; the group goes on]"));
+    std::string begin = rank == 0 ? c10::str("Rank 0 timed out in monitoredBarrier after ", timeout.count(), " ms")
+                                  : c10::str("Rank ", rank, " successfully reached monitoredBarrier, but received "
+                                             "errors while waiting for send/recv from rank 0");
+    throw_failure(PLAIT_TIMED_OUT, c10::str("plait:monitored_barrier: ", begin, ": ", who,
+                                            " failed to pass monitoredBarrier in ", timeout.count(),
+                                            " ms [Timed out on ", *place, "; the group goes on]"));
 }
 
 /* "Rank 3", "Ranks 1, 3". */
@@ -78,7 +82,7 @@ std::vector<int> ProcessGroupPlait::missing_ranks(steady_clock::time_point deadl
 void ProcessGroupPlait::monitoredBarrier(const c10d::BarrierOptions &opts, bool wait_all_ranks)
 {
     GilReleased released;
-    milliseconds timeout = opts.timeout.count() > 0 ? opts.timeout : options_->timeout;
+    milliseconds timeout = opts.timeout != c10d::kUnsetTimeout ? opts.timeout : options_->timeout;
     auto deadline = steady_clock::now() + timeout;
     /* A list of who is missing, padded to the number of ranks: messages are small and of one length. */
     at::Tensor list = at::full({size_}, -1, at::kLong);
@@ -87,7 +91,7 @@ void ProcessGroupPlait::monitoredBarrier(const c10d::BarrierOptions &opts, bool 
         send_tagged({at::ones({1}, at::kLong)}, 0, barrier_tag);
         /* Rank 0 may have waited for others until its own deadline. */
         if (!done_by(*recv_tagged({list}, 0, barrier_tag, milliseconds::max()), deadline + timeout / 2))
-            throw_missing("Rank 0", timeout, home_->place);
+            throw_missing("Rank 0", rank_, timeout, home_->place);
     } else {
         std::vector<int> missing = missing_ranks(deadline);
         if (!wait_all_ranks && missing.size() > 1)
@@ -98,7 +102,7 @@ void ProcessGroupPlait::monitoredBarrier(const c10d::BarrierOptions &opts, bool 
     }
     std::vector<int> missing(numbers, std::find(numbers, numbers + size_, -1));
     if (!missing.empty())
-        throw_missing(name_ranks(missing), timeout, home_->place);
+        throw_missing(name_ranks(missing), rank_, timeout, home_->place);
 }
 
 } // namespace plait_torch

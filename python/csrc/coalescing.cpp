@@ -16,13 +16,18 @@ ProcessGroupPlait::Batch *ProcessGroupPlait::open_batch()
 
 void ProcessGroupPlait::startCoalescing()
 {
+    begin_batch(OpType::COALESCED, "plait:coalesced", {});
+}
+
+void ProcessGroupPlait::begin_batch(OpType type, const char *title, const Tensors &inputs)
+{
     if (open_batch() != nullptr) { /* an exception went past the end of the former one, most likely */
         size_t count = take_batch().calls.size();
         if (count > 0)
             TORCH_WARN("plait: ", count, " calls of a batch that was never ended on ", *home_->place, " are dropped");
     }
     Batch batch;
-    batch.work = make_work(OpType::COALESCED, "plait:coalesced", {});
+    batch.work = make_work(type, title, inputs);
     std::lock_guard<std::mutex> lock(batch_mutex_);
     batches_[std::this_thread::get_id()] = std::move(batch);
     batch_count_ = batches_.size();

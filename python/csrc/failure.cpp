@@ -60,7 +60,7 @@ static plait_fault no_fault()
 void throw_failure(plait_status status, const plait_work *work, const char *title, const Place &place)
 {
     std::ostringstream text;
-    text << title << ": " << (status == PLAIT_TIMED_OUT ? "Timed out: " : "") << plait_last_error() << " ["
+    text << title << ": " << (status == PLAIT_TIMED_OUT ? "Timed out in " : "") << plait_last_error() << " ["
          << plait_status_name(status) << " on " << *place;
     plait_fault fault = no_fault();
     if (work != nullptr && plait_work_fault(work, &fault) == PLAIT_OK && fault.kind != PLAIT_FAULT_NONE)

@@ -57,7 +57,8 @@ ProcessGroupPlait::WorkPtr ProcessGroupPlait::recv_tagged(const Tensors &tensors
                                                           milliseconds timeout)
 {
     bool any = peer == PLAIT_ANY_SOURCE;
-    auto work = make_work(any ? OpType::RECVANYSOURCE : OpType::RECV, "plait:recv", {}, Kind::message);
+    auto work = make_work(any ? OpType::RECVANYSOURCE : OpType::RECV, any ? "plait:recvAnySource" : "plait:recv",
+                          tensors, Kind::message);
     Span data = span_of(work->staging.output(tensors[0]));
     work->outputs.push_back(tensors[0]);
     return run(work, timeout, true, [=](plait_comm *comm, WorkPlait &started) {

@@ -97,7 +97,7 @@ ProcessGroupPlait::WorkPtr ProcessGroupPlait::allgather_coalesced(Lists &outputs
     for (const Tensors &list : outputs)
         TORCH_CHECK_VALUE(list.size() == inputs.size(), "plait: all_gather_coalesced needs lists of ", inputs.size(),
                           " tensors, as many as there are inputs, and got one of ", list.size());
-    startCoalescing();
+    begin_batch(OpType::ALLGATHER_COALESCED, "plait:all_gather", inputs);
     try {
         for (size_t i = 0; i < inputs.size(); i++) {
             Lists parts(1);

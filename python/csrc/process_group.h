@@ -169,6 +169,7 @@ class ProcessGroupPlait : public c10d::Backend {
     void start(WorkPlait &work, at::ArrayRef<Call> calls);
     void start_alone(plait_comm *comm, WorkPlait &work, const Call &call);
     void start_recorded(WorkPlait &work, at::ArrayRef<Call> calls);
+    void begin_batch(c10d::OpType type, const char *title, const Tensors &inputs);
     Batch *open_batch();
     Batch take_batch();
 
