@@ -11,6 +11,8 @@ import tempfile
 import time
 import unittest
 
+from namespaces import two_hosts
+
 PERF = os.path.abspath(sys.argv[1])
 BESIDE = os.path.abspath(sys.argv[2]) if len(sys.argv) > 2 else None
 LIMIT_S = 120
@@ -79,6 +81,26 @@ class Mpirun(Launchers):
     def test_an_interface_that_does_not_exist(self):
         done = run(*MPIRUN, "-n", "2", PERF, *SMALL, PLAIT_INTERFACE="nowhere0", PLAIT_START_TIMEOUT_MS="1000")
         self.check_sorry(done, r"PLAIT_INTERFACE is 'nowhere0', which is not here; there are: lo 127.0.0.1")
+
+    def test_two_hosts(self):
+        with two_hosts() as hosts, tempfile.TemporaryDirectory() as folder:
+            if hosts is None:
+                self.skipTest("no network namespaces can be made here")
+            agent = os.path.join(folder, "agent")  # which mpirun takes for ssh
+            with open(agent, "w") as file:
+                file.write(f"""#!/bin/sh
+while [ "${{1#-}}" != "$1" ]; do shift; done
+shift
+exec nsenter --net=/proc/{hosts[1].holder.pid}/ns/net unshare --uts sh -c "hostname node2; $*"
+""")
+            os.chmod(agent, 0o755)
+            mpirun = hosts[0].start(LIMIT_S, *MPIRUN, "-n", "4", "-H", "10.77.1.1:2,10.77.1.2:2", "-x", "PLAIT_LOG",
+                                    PERF, *SMALL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                    env=environment(OMPI_MCA_plm_rsh_agent=agent, PRTE_MCA_plm_ssh_agent=agent))
+            out, err = mpirun.communicate()
+            self.check_good(4, (mpirun.returncode, out, err))
+            self.assertIn("transport shm+ofi", out)
+            self.assertEqual(len(re.findall(r"PMIx says that rank 0 is on host .* of 10\.77\.1\.1\n", err)), 4, err)
 
     @unittest.skipUnless(BESIDE, "MPI was not found when this was built")
     def test_mpi_beside_plait(self):

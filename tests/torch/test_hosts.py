@@ -1,11 +1,14 @@
 """A model trains over two hosts: torchrun in two network namespaces, of which nothing is left when the test is gone."""
 
 import os
-import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from namespaces import two_hosts  # noqa: E402
 
 TRAIN = """
 import os, torch, torch.distributed as dist, plait
@@ -35,48 +38,12 @@ dist.destroy_process_group()
 """
 
 
-class Host:
-    """A network namespace that lives as long as a process of it: cat, which ends with whoever holds its input."""
-
-    def __init__(self):
-        self.holder = subprocess.Popen(["unshare", "--net", "sh", "-c", "echo up; exec cat"], stdin=subprocess.PIPE,
-                                       stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)  # fmt: skip
-        self.there = self.holder.stdout.readline() == b"up\n"
-
-    def start(self, seconds, *command, **more):
-        inside = ["nsenter", f"--net=/proc/{self.holder.pid}/ns/net", *command]
-        return subprocess.Popen(["timeout", "--kill-after=5", str(seconds), *inside], **more)
-
-    def run(self, *command):
-        return self.start(20, *command, stderr=subprocess.DEVNULL).wait() == 0
-
-    def close(self):
-        self.holder.stdin.close()
-        self.holder.wait()
-
-
-def connect(hosts):
-    """One link between two hosts, 10.77.1.1 and 10.77.1.2."""
-    first, second = hosts
-    good = first.run("ip", "link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", str(second.holder.pid))
-    for number, host in enumerate(hosts, 1):
-        good = good and host.run("ip", "addr", "add", f"10.77.1.{number}/24", "dev", "eth0")
-        good = good and host.run("ip", "link", "set", "lo", "up") and host.run("ip", "link", "set", "eth0", "up")
-    return good
-
-
 @pytest.fixture
 def hosts():
-    if not all(shutil.which(tool) for tool in ("unshare", "nsenter", "ip", "timeout")):
-        pytest.skip("needs unshare, nsenter, ip and timeout")
-    made = [Host(), Host()]
-    try:
-        if not all(host.there for host in made) or not connect(made):
-            pytest.skip("no network namespaces can be made here (that needs root)")
+    with two_hosts() as made:
+        if made is None:
+            pytest.skip("no network namespaces can be made here (that needs root and iproute2)")
         yield made
-    finally:
-        for host in made:
-            host.close()
 
 
 def test_torchrun_on_two_hosts(hosts, tmp_path):
