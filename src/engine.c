@@ -253,6 +253,7 @@ static void drive(struct engine *engine, const struct work *done, int64_t deadli
                                .crowded = engine->crowded,
                                .background = done == NULL,
                                .bell = engine->bell,
+                               .berth = &engine->berth,
                                .look = anything_moves,
                                .context = engine };
     for (;;) {
@@ -277,6 +278,15 @@ static void drive(struct engine *engine, const struct work *done, int64_t deadli
 }
 
 /* ---------------------------------------------------------------- handing on */
+
+/* The driver may be napping. */
+static void ring(struct engine *engine)
+{
+    if (engine->bell != NULL)
+        bell_ring(engine->bell);
+    else
+        berth_wake(&engine->berth);
+}
 
 static void wake_thread(struct engine *engine)
 {
@@ -387,16 +397,14 @@ void engine_nudge(struct engine *engine)
         engine_leave(engine);
         return;
     }
-    if (engine->bell != NULL)
-        bell_ring(engine->bell);
+    ring(engine);
     if (atomic_load(&engine->active) > 0)
         wake_thread(engine);
 }
 
 void engine_hand_over(struct engine *engine)
 {
-    if (engine->bell != NULL)
-        bell_ring(engine->bell);
+    ring(engine);
     atomic_fetch_add(&engine->thread_word, 1);
     futex_wake(&engine->thread_word, 1); /* also while it only dozes, which may last too long here */
 }
@@ -412,8 +420,7 @@ plait_status engine_wait(struct engine *engine, struct work *work, int64_t deadl
         atomic_fetch_add(&engine->waiters, 1);
         uint32_t seen = atomic_load(&engine->turn);
         if (work_status(work) == PLAIT_IN_PROGRESS && atomic_load(&engine->driving) != 0) {
-            if (engine->bell != NULL)
-                bell_ring(engine->bell); /* the driver may be napping */
+            ring(engine); /* the driver may be napping */
             int64_t left = deadline_left_ms(deadline);
             futex_wait(&engine->turn, seen, (left < 5 ? left : 5) * 1000000);
         }
@@ -474,8 +481,7 @@ plait_status engine_run(struct engine *engine, struct work *work)
                        "a blocking call from a callback, which must not wait; start a work instead");
     atomic_fetch_add(users, 1);
     engine_submit(engine, work);
-    if (engine->bell != NULL)
-        bell_ring(engine->bell);
+    ring(engine);
     engine_wait(engine, work, NO_DEADLINE);
     atomic_fetch_sub(users, 1);
     return end_run(work);
@@ -500,8 +506,7 @@ void engine_run_together(struct engine *engine, struct work *first, struct work 
     } else {
         for (struct work *work = first; work != NULL; work = work->sibling)
             engine_submit(engine, work);
-        if (engine->bell != NULL)
-            bell_ring(engine->bell);
+        ring(engine);
         engine_wait(engine, all, NO_DEADLINE);
     }
     count_users(first, -1);
@@ -513,6 +518,7 @@ plait_status engine_start(struct engine *engine, struct world *world)
     engine->transport = world->transport;
     engine->endpoint = world->endpoint;
     engine->bell = world->transport->bell(world->endpoint);
+    berth_open(&engine->berth, world->transport, world->endpoint);
     engine->crowded = world->local_size > world->cores;
     int error = pthread_mutex_init(&engine->lock, NULL);
     return error == 0 ? PLAIT_OK : failure_errno(PLAIT_SYSTEM_ERROR, error, "no lock for the engine");
@@ -525,5 +531,6 @@ void engine_stop(struct engine *engine)
         wake_thread(engine);
         pthread_join(engine->thread, NULL);
     }
+    berth_close(&engine->berth);
     pthread_mutex_destroy(&engine->lock);
 }

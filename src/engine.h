@@ -27,6 +27,7 @@ struct engine {
     const struct transport *transport;
     struct endpoint *endpoint;
     struct bell *bell;    /* NULL if the transport has none */
+    struct berth berth;   /* where the driver sleeps then */
     bool crowded;         /* more ranks on this host than cores */
     struct temper temper; /* the driver's: how waits have gone so far */
 

@@ -25,6 +25,8 @@ enum { TRY_EVERY = 64 };
 static void nap(const struct waiting *waiting)
 {
     if (waiting->bell == NULL) {
+        if (waiting->berth != NULL && berth_sleep(waiting->berth, waiting->look, waiting->context))
+            return;
         nanosleep(&(struct timespec){ .tv_nsec = BELL_NAP_NS / 4 }, NULL);
         return;
     }

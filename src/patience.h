@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "berth.h"
 #include "transport/board.h"
 
 struct patience {
@@ -28,7 +29,8 @@ struct waiting {
     bool in_the_way;             /* crowded: who is waited for needs this very core */
     bool background;             /* no caller waits, so they compute, likely on this core */
     bool soon;                   /* all peers are in the operation: what is waited for is on its way */
-    struct bell *bell;           /* NULL if there is none */
+    struct bell *bell;           /* NULL if there is none; then */
+    struct berth *berth;         /* NULL if there is none either */
     bool (*look)(void *context); /* before a nap: is there something to do after all? */
     void *context;
 };

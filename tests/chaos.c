@@ -171,6 +171,18 @@ static struct bell *chaos_bell(struct endpoint *endpoint)
     return NULL;
 }
 
+static int chaos_wait_fd(struct endpoint *endpoint)
+{
+    (void)endpoint;
+    return -1;
+}
+
+static bool chaos_may_sleep(struct endpoint *endpoint)
+{
+    (void)endpoint;
+    return false;
+}
+
 static void chaos_leave(struct endpoint *endpoint)
 {
     chaos_of(endpoint)->inner->leave(chaos_of(endpoint)->endpoint);
@@ -186,6 +198,8 @@ static const struct transport table = { .name = "chaos",
                                         .progress = chaos_progress,
                                         .life = chaos_life,
                                         .bell = chaos_bell,
+                                        .wait_fd = chaos_wait_fd,
+                                        .may_sleep = chaos_may_sleep,
                                         .leave = chaos_leave,
                                         .close = chaos_close };
 

@@ -312,8 +312,26 @@ static struct bell *ofi_bell(struct endpoint *endpoint)
     return NULL;
 }
 
+static int ofi_wait_fd(struct endpoint *endpoint)
+{
+    const struct ofi *ofi = ofi_of(endpoint);
+    return ofi->rail_count == 1 ? ofi->rails[0].wait_fd : -1;
+}
+
+/* What the provider took nothing of may be taken without a sign. */
+static bool ofi_may_sleep(struct endpoint *endpoint)
+{
+    struct ofi *ofi = ofi_of(endpoint);
+    for (int word = 0; ofi->busy != NULL && word * 64 < ofi->size; word++)
+        for (uint64_t turns = ofi->busy[word]; turns != 0; turns &= turns - 1)
+            if (ofi->links[word * 64 + __builtin_ctzll(turns)].stalled != NULL)
+                return false;
+    return rail_may_sleep(&ofi->rails[0]);
+}
+
 const struct transport transport_ofi = {
     .name = "ofi",
+    .nap_ns = BELL_NAP_NS,
     .open = ofi_open,
     .connect = ofi_connect,
     .send = ofi_send,
@@ -330,6 +348,8 @@ const struct transport transport_ofi = {
     .heap_give = ofi_heap_give,
     .board = ofi_board,
     .bell = ofi_bell,
+    .wait_fd = ofi_wait_fd,
+    .may_sleep = ofi_may_sleep,
     .leave = ofi_leave,
     .close = ofi_close,
 };

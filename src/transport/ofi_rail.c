@@ -24,16 +24,28 @@ static plait_status trouble(const struct ofi_rail *rail, const char *what, long 
 
 /* ------------------------------------------------------------------ endpoint */
 
+/* One that can be slept on, where the provider has that. */
+static int open_queue(struct ofi_rail *rail, struct fi_cq_attr *attributes)
+{
+    attributes->wait_obj = FI_WAIT_FD;
+    if (fi_cq_open(rail->domain, attributes, &rail->cq, NULL) == 0) {
+        if (fi_control(&rail->cq->fid, FI_GETWAIT, &rail->wait_fd) != 0)
+            rail->wait_fd = -1;
+        return 0;
+    }
+    attributes->wait_obj = FI_WAIT_NONE;
+    return fi_cq_open(rail->domain, attributes, &rail->cq, NULL);
+}
+
 static int open_queues(struct ofi_rail *rail, size_t receives)
 {
     struct fi_eq_attr eq = { .wait_obj = FI_WAIT_NONE };
     struct fi_cq_attr cq = { .size = receives + OFI_PACKETS_OUT + OFI_PIECES_OUT + OFI_SLOTS + CQ_SPARE,
-                             .format = FI_CQ_FORMAT_DATA,
-                             .wait_obj = FI_WAIT_NONE };
+                             .format = FI_CQ_FORMAT_DATA };
     struct fi_av_attr av = { .type = FI_AV_TABLE };
     int error = fi_eq_open(rail->fabric, &eq, &rail->eq, NULL);
     if (error == 0)
-        error = fi_cq_open(rail->domain, &cq, &rail->cq, NULL);
+        error = open_queue(rail, &cq);
     if (error == 0)
         error = fi_av_open(rail->domain, &av, &rail->av, NULL);
     return error;
@@ -65,6 +77,7 @@ plait_status rail_open(struct ofi_rail *rail, struct ofi_choice *choice, size_t 
     *rail = (struct ofi_rail){ .library = choice->library,
                                .info = choice->info,
                                .writes = choice->writes,
+                               .wait_fd = -1,
                                .name_size = OFI_NAME_BYTES };
     choice->info = NULL;
     int error = rail->library->fabric(rail->info->fabric_attr, &rail->fabric, NULL);
@@ -274,6 +287,12 @@ int rail_write(struct ofi_rail *rail, struct ofi_op *op, fi_addr_t address, uint
 {
     return (int)fi_writedata(rail->ep, op->bytes, op->size, fi_mr_desc(rail->local), op->immediate, address,
                              op->to, key, &op->context);
+}
+
+bool rail_may_sleep(const struct ofi_rail *rail)
+{
+    struct fid *queue = &rail->cq->fid;
+    return rail->unposted == NULL && fi_trywait(rail->fabric, &queue, 1) == 0;
 }
 
 static void read_failure(struct ofi_rail *rail, struct ofi_event *event)

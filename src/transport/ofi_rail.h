@@ -49,6 +49,7 @@ struct ofi_rail {
     struct fid_cq *cq;
     struct fid_av *av;
     struct fid_ep *ep;
+    int wait_fd; /* readable when the queue is not empty; -1: the provider has none */
     size_t name_size;
     unsigned char name[OFI_NAME_BYTES];
 
@@ -95,6 +96,9 @@ static inline bool rail_is_quiet(const struct ofi_rail *rail)
 }
 /* Gives back a packet or a piece, and posts a receive again. */
 void rail_give(struct ofi_rail *rail, struct ofi_op *op);
+
+/* Is all seen that came, so that the next shows at wait_fd? */
+bool rail_may_sleep(const struct ofi_rail *rail);
 
 /* Fills in up to `most` events; drives the provider. */
 int rail_poll(struct ofi_rail *rail, struct ofi_event *events, int most);

@@ -281,6 +281,18 @@ cleanup:
     return board;
 }
 
+int room_wait_fd(struct endpoint *endpoint)
+{
+    (void)endpoint; /* there is a bell */
+    return -1;
+}
+
+bool room_may_sleep(struct endpoint *endpoint)
+{
+    (void)endpoint;
+    return false;
+}
+
 struct bell *room_bell(struct endpoint *endpoint)
 {
     struct room *room = room_of(endpoint);

@@ -46,6 +46,8 @@ plait_status room_heap_take(struct endpoint *endpoint, size_t offset, size_t siz
 void room_heap_give(struct endpoint *endpoint, size_t offset, size_t size);
 struct board *room_board(struct endpoint *endpoint, int channel, const int *ranks, int count);
 struct bell *room_bell(struct endpoint *endpoint);
+int room_wait_fd(struct endpoint *endpoint);
+bool room_may_sleep(struct endpoint *endpoint);
 void room_leave(struct endpoint *endpoint);
 
 /* The place of world rank `rank` among the peers; -1 if it is none of them. */

@@ -306,8 +306,22 @@ static struct bell *route_bell(struct endpoint *endpoint)
     return NULL;
 }
 
+/* What comes through memory does not show there. */
+static int route_wait_fd(struct endpoint *endpoint)
+{
+    struct route_part *outer = &route_of(endpoint)->outer;
+    return outer->transport->wait_fd(outer->endpoint);
+}
+
+static bool route_may_sleep(struct endpoint *endpoint)
+{
+    struct route_part *outer = &route_of(endpoint)->outer;
+    return outer->transport->may_sleep(outer->endpoint);
+}
+
 const struct transport transport_route = {
     .name = "shm+ofi",
+    .nap_ns = BELL_NAP_NS / 4,
     .maps_apart = true,
     .connect = route_connect,
     .send = route_send,
@@ -324,6 +338,8 @@ const struct transport transport_route = {
     .heap_give = route_heap_give,
     .board = route_board,
     .bell = route_bell,
+    .wait_fd = route_wait_fd,
+    .may_sleep = route_may_sleep,
     .leave = route_leave,
     .close = route_close,
 };

@@ -245,6 +245,8 @@ const struct transport transport_shm = {
     .heap_give = room_heap_give,
     .board = room_board,
     .bell = room_bell,
+    .wait_fd = room_wait_fd,
+    .may_sleep = room_may_sleep,
     .leave = room_leave,
     .close = shm_close,
 };

@@ -83,6 +83,7 @@ struct endpoint_setup {
 
 struct transport {
     const char *name; /* "shm" */
+    int64_t nap_ns;   /* of one sleep on wait_fd: what does not show there is late by that */
     bool maps_apart;  /* each rank has its own mapping of a peer's memory, page by page */
 
     /* Makes this rank's side and describes it in `blob` for the others. */
@@ -129,6 +130,11 @@ struct transport {
 
     /* The own bell; NULL if the transport has none. */
     struct bell *(*bell)(struct endpoint *endpoint);
+
+    /* Where it has none: what becomes readable when something came, the endpoint's to close; -1 if there
+     * is nothing of the kind. And whether all that came is seen, so that one may sleep on it now. */
+    int (*wait_fd)(struct endpoint *endpoint);
+    bool (*may_sleep)(struct endpoint *endpoint);
 
     /* Says that this rank leaves, so that peers see LIFE_LEFT. */
     void (*leave)(struct endpoint *endpoint);
