@@ -74,17 +74,9 @@ static void take_event(struct ofi *ofi, struct ofi_rail *rail, const struct ofi_
         rail_give(rail, op);
 }
 
-bool ofi_turn(struct ofi *ofi)
+static bool turn_links(struct ofi *ofi)
 {
-    enum { EVENTS = 16 };
-    struct ofi_event events[EVENTS];
     bool moved = false;
-    for (int i = 0; i < ofi->rail_count; i++) {
-        int count = rail_poll(&ofi->rails[i], events, EVENTS);
-        moved |= count > 0;
-        for (int k = 0; k < count; k++)
-            take_event(ofi, &ofi->rails[i], &events[k]);
-    }
     for (int word = 0; word * 64 < ofi->size; word++) {
         for (uint64_t turns = ofi->busy[word]; turns != 0; turns &= turns - 1) {
             int rank = word * 64 + __builtin_ctzll(turns);
@@ -94,6 +86,23 @@ bool ofi_turn(struct ofi *ofi)
         }
     }
     return moved;
+}
+
+/* What was queued goes first: asking the provider takes a system call. */
+bool ofi_turn(struct ofi *ofi)
+{
+    enum { EVENTS = 16 };
+    struct ofi_event events[EVENTS];
+    bool moved = turn_links(ofi), came = false;
+    for (int i = 0; i < ofi->rail_count; i++) {
+        int count = rail_poll(&ofi->rails[i], events, EVENTS);
+        came |= count > 0;
+        for (int k = 0; k < count; k++)
+            take_event(ofi, &ofi->rails[i], &events[k]);
+    }
+    if (came)
+        turn_links(ofi);
+    return came || moved;
 }
 
 static bool ofi_progress(struct endpoint *endpoint)

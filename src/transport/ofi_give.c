@@ -229,6 +229,39 @@ static bool give_withdrawals(struct ofi_link *link)
     return gave;
 }
 
+/* Puts a message's bytes at `offset` of the payload; returns where they end. */
+static size_t put_message(struct ofi_op *op, struct transfer *send, size_t offset)
+{
+    struct ofi_packet *packet = packet_of(op);
+    if (send->size > 0)
+        memcpy(packet->payload + offset, send->data, send->size);
+    send->stage = STAGE_ANNOUNCED;
+    send->moved = send->size;
+    send->next = op->send;
+    op->send = send;
+    return offset + send->size;
+}
+
+/* Small ones that wait behind the first go with it: a packet is a system call or more at each end. */
+static size_t put_further(struct ofi_link *link, struct ofi_op *op, size_t end)
+{
+    struct ofi_packet *packet = packet_of(op);
+    struct transfer *send;
+    while (packet->first < OFI_FURTHER_MOST && (send = link->queue.first) != NULL) {
+        struct ofi_further further = { .key = send->key, .size = send->size };
+        size_t start = ofi_padded(end), bytes = start + sizeof further;
+        if (send->size > OFI_TOGETHER_BYTES || bytes + send->size > OFI_TOGETHER_BYTES)
+            break;
+        list_cut_transfer(&link->queue, NULL, send);
+        match_number(&link->ofi->match, link->rank, &further.key);
+        memset(packet->payload + end, 0, start - end);
+        memcpy(packet->payload + start, &further, sizeof further);
+        end = put_message(op, send, bytes);
+        packet->first++;
+    }
+    return end;
+}
+
 static void give_whole(struct ofi_link *link, struct transfer *send)
 {
     struct ofi_op *op = make_packet(link, OFI_MESSAGE);
@@ -236,13 +269,9 @@ static void give_whole(struct ofi_link *link, struct transfer *send)
     packet->key = send->key;
     match_number(&link->ofi->match, link->rank, &packet->key);
     packet->size = send->size;
-    packet->length = (uint32_t)send->size;
-    if (send->size > 0)
-        memcpy(packet->payload, send->data, send->size);
-    op->size += send->size;
-    op->send = send;
-    send->stage = STAGE_ANNOUNCED;
-    send->moved = send->size;
+    size_t end = put_further(link, op, put_message(op, send, 0));
+    packet->length = (uint32_t)end;
+    op->size += end;
     hand_over(link, op);
 }
 
@@ -350,10 +379,9 @@ static bool give_streams(struct ofi_link *link)
 
 /* Sends are done only now: some providers move nothing unless they are asked, and who sees its sends done may
  * not ask for long. */
-void ofi_link_sent(struct ofi_link *link, const struct ofi_op *op)
+void ofi_link_sent(struct ofi_link *link, struct ofi_op *op)
 {
-    if (op->send != NULL)
-        ofi_settle(op->send, PLAIT_OK);
+    ofi_settle_packet(op, PLAIT_OK);
     struct ofi_outgoing *outgoing = op->id != 0 ? link->streams : NULL;
     while (outgoing != NULL && outgoing->id != op->id)
         outgoing = outgoing->next;

@@ -19,8 +19,8 @@ struct record {
 };
 _Static_assert(sizeof(struct record) == sizeof(((struct lifeline *)NULL)->record), "a record fits");
 
-plait_status lifelines_open(struct lifelines *lifelines, int rank, int size, const struct interface_address *own,
-                            struct lifeline_place *place)
+plait_status lifelines_open(struct lifelines *lifelines, int rank, int size,
+                            const struct interface_address *own, struct lifeline_place *place)
 {
     *lifelines = (struct lifelines){ .rank = rank, .size = size, .own = *own, .listener = -1 };
     lifelines->lines = calloc((size_t)size, sizeof *lifelines->lines);

@@ -54,8 +54,8 @@ struct lifelines {
     struct lifeline *lines; /* by world rank */
 };
 
-plait_status lifelines_open(struct lifelines *lifelines, int rank, int size, const struct interface_address *own,
-                            struct lifeline_place *place);
+plait_status lifelines_open(struct lifelines *lifelines, int rank, int size,
+                            const struct interface_address *own, struct lifeline_place *place);
 
 struct lifelines_meeting {
     const struct peer *peers;

@@ -67,6 +67,15 @@ void ofi_settle(struct transfer *transfer, plait_status status)
     transfer->status = status;
 }
 
+void ofi_settle_packet(struct ofi_op *op, plait_status status)
+{
+    while (op->send != NULL) {
+        struct transfer *send = op->send;
+        op->send = send->next;
+        ofi_settle(send, status);
+    }
+}
+
 /* Who closes can't know better of what the provider has than that it has left. */
 static void settle_handed(struct transfer *send, plait_status status)
 {
@@ -90,10 +99,8 @@ static void settle_packets(const struct ofi_link *link, plait_status status)
     struct ofi_rail *rail = &link->ofi->rails[0];
     for (size_t i = 0; i < rail->op_count; i++) {
         struct ofi_op *op = &rail->ops[i];
-        if (op->peer != link->rank || op->send == NULL)
-            continue;
-        settle_handed(op->send, status);
-        op->send = NULL;
+        if (op->peer == link->rank)
+            ofi_settle_packet(op, status == PLAIT_ABORTED ? PLAIT_OK : status);
     }
 }
 
@@ -194,9 +201,7 @@ void ofi_link_send(struct ofi_link *link, struct transfer *send)
         return;
     }
     send->stage = STAGE_QUEUED;
-    list_append_transfer(&link->queue, send);
-    if (link->queue.first == send)
-        ofi_give(link);
+    list_append_transfer(&link->queue, send); /* until the next turn, so that small ones go together */
     ofi_mark_busy(link->ofi, link->rank);
 }
 
@@ -235,8 +240,11 @@ static void forget_handed(const struct ofi_link *link, const struct transfer *se
 {
     struct ofi_rail *rail = &link->ofi->rails[0];
     for (size_t i = 0; i < rail->op_count; i++)
-        if (rail->ops[i].send == send)
-            rail->ops[i].send = NULL;
+        for (struct transfer **at = &rail->ops[i].send; *at != NULL; at = &(*at)->next)
+            if (*at == send) {
+                *at = send->next;
+                return;
+            }
 }
 
 bool ofi_link_cancel_send(struct ofi_link *link, struct transfer *send)

@@ -54,6 +54,7 @@ struct ofi_link {
     struct ofi_op *parked[OFI_PARKED]; /* packets that can't be taken yet, by sequence */
     int owed;                          /* buffers that are free again and unsaid */
     uint64_t taken;                    /* packets and writes */
+    uint32_t took;                     /* messages of the packet whose turn it is, when memory ran out */
     struct message_list answers;       /* announcements that met a receive */
     struct ofi_incoming *incoming;
 };
@@ -68,7 +69,7 @@ void ofi_link_send(struct ofi_link *link, struct transfer *send);
 void ofi_link_meet(struct ofi_link *link, struct message *message);
 
 /* A packet or a piece has left. */
-void ofi_link_sent(struct ofi_link *link, const struct ofi_op *op);
+void ofi_link_sent(struct ofi_link *link, struct ofi_op *op);
 /* A packet of the peer's came; the link gives the receive back. */
 void ofi_link_packet(struct ofi_link *link, struct ofi_op *receive);
 /* A piece landed in `bytes`. */
@@ -89,6 +90,8 @@ void ofi_link_lose(struct ofi_link *link);
 
 /* For ofi_give.c and ofi_take.c. */
 void ofi_settle(struct transfer *transfer, plait_status status);
+/* Settles the messages of a packet. */
+void ofi_settle_packet(struct ofi_op *op, plait_status status);
 void ofi_link_nonsense(struct ofi_link *link, const char *what, uint64_t value);
 struct ofi_outgoing *ofi_take_outgoing(struct ofi_outgoing **list, const struct transfer *send, uint32_t id);
 void ofi_append_outgoing(struct ofi_outgoing **list, struct ofi_outgoing *outgoing);

@@ -28,7 +28,7 @@ struct ofi_op {
     size_t size;           /* what is sent, or came */
     uint32_t immediate;    /* of a write, with */
     uint64_t to;           /* where it goes */
-    struct transfer *send; /* done when this is; NULL: none, or it was canceled */
+    struct transfer *send; /* these, by `next`, are done when it is */
     uint32_t id;           /* of the large message that this is a piece of; 0: none */
 };
 

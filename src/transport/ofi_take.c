@@ -139,6 +139,33 @@ static bool take_withdrawal(struct ofi_link *link, uint32_t id, uint32_t written
 
 /* ------------------------------------------------------------------- packets */
 
+/* All messages of a packet; when memory runs out in between, again later from there. */
+static enum arrival take_messages(struct ofi_link *link, const struct ofi_packet *packet)
+{
+    struct ofi_further next = { .key = packet->key, .size = packet->size };
+    size_t offset = 0;
+    for (uint32_t i = 0;; i++) {
+        if (next.size > packet->length - offset)
+            return ARRIVAL_NONSENSE;
+        enum arrival arrival = ARRIVAL_TAKEN;
+        if (i >= link->took)
+            arrival =
+                match_arrive(&link->ofi->match, link->rank, &next.key, packet->payload + offset, next.size);
+        if (arrival != ARRIVAL_TAKEN)
+            return arrival;
+        link->took = i >= link->took ? i + 1 : link->took;
+        offset += next.size;
+        if (i == packet->first)
+            break;
+        if (ofi_padded(offset) + sizeof next > packet->length)
+            return ARRIVAL_NONSENSE;
+        memcpy(&next, packet->payload + ofi_padded(offset), sizeof next);
+        offset = ofi_padded(offset) + sizeof next;
+    }
+    link->took = 0;
+    return offset == packet->length ? ARRIVAL_TAKEN : ARRIVAL_NONSENSE;
+}
+
 static enum arrival take_packet(struct ofi_link *link, const struct ofi_packet *packet)
 {
     bool sense = true;
@@ -148,10 +175,7 @@ static enum arrival take_packet(struct ofi_link *link, const struct ofi_packet *
         if (link->rank > link->ofi->rank) /* the later rank began */
             ofi_link_hello(link);
         break;
-    case OFI_MESSAGE:
-        if (packet->size != packet->length)
-            return ARRIVAL_NONSENSE;
-        return match_arrive(&link->ofi->match, link->rank, &packet->key, packet->payload, packet->length);
+    case OFI_MESSAGE: return take_messages(link, packet);
     case OFI_ANNOUNCE:
         if (packet->size <= OFI_EAGER_BYTES || packet->size > PTRDIFF_MAX)
             return ARRIVAL_NONSENSE;

@@ -7,7 +7,7 @@
  * buffers are free again and unsaid, so at most two are on their way, and two more buffers are posted.
  *
  *     sender                                   receiver
- *     OFI_MESSAGE   key, all bytes        ->   match
+ *     OFI_MESSAGE   key, all bytes        ->   match; small ones that are sent at the same time share a packet
  * or  OFI_ANNOUNCE  key, size, id         ->   match; wait for the receive
  *                                         <-   OFI_GRANT     id, first piece, an immediate a piece
  *     write with immediate, a piece each  ->   take the piece out of its slot; grant further ones
@@ -57,11 +57,29 @@ struct ofi_packet {
     uint32_t id;      /* of a large message, by its sender */
     struct message_key key;
     uint64_t size;   /* of the message; OFI_PIECE: the offset */
-    uint32_t first;  /* OFI_GRANT: piece; OFI_WITHDRAW: pieces written */
+    uint32_t first;  /* OFI_GRANT: piece; OFI_WITHDRAW: pieces written; OFI_MESSAGE: further ones */
     uint32_t length; /* bytes that follow */
     unsigned char payload[];
 };
 _Static_assert(sizeof(struct ofi_packet) == 64, "a header is a cache line");
+
+/* A further message of a packet: this and its bytes, from the next multiple of 8 of the payload on. */
+struct ofi_further {
+    struct message_key key;
+    uint64_t size;
+};
+
+enum {
+    OFI_FURTHER_MOST =
+        2, /* so a packet's loss of time for the first is bounded, and a link's queue is known */
+    OFI_TOGETHER_BYTES =
+        1024 /* payload up to which messages share a packet: where a packet costs more than bytes */
+};
+
+static inline size_t ofi_padded(size_t size)
+{
+    return (size + 7) / 8 * 8;
+}
 
 enum { OFI_EAGER_BYTES = OFI_PACKET_BYTES - (int)sizeof(struct ofi_packet) };
 
