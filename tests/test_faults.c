@@ -75,8 +75,9 @@ static void judge_median(int64_t *times, int count)
         return;
     const double busy = busyness();
     if ((double)median >= (double)(SOON_NS * ranks_slowness()) * busy)
-        fail_msg("it took %.1f ms to notice, in the median of %d runs; the machine is %.1f times as slow as alone",
-                 (double)median / 1e6, count, busy);
+        fail_msg(
+            "it took %.1f ms to notice, in the median of %d runs; the machine is %.1f times as slow as alone",
+            (double)median / 1e6, count, busy);
 }
 
 /* The fault as it should be; `kinds`: bits 1 << kind that will do. */

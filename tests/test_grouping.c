@@ -96,10 +96,9 @@ static void few_ranks_are_proved_in_all_groups(void **state)
 
 /* Groups of these many ranks, one after another; 0 ends them. */
 static const int sizes[][8] = {
-    { 4, 3 },    { 1, 6 },    { 6, 1 },       { 2, 2, 3 },    { 4, 4 },          { 7, 1 },
-    { 1, 7 },    { 5, 3 },    { 2, 2, 2, 2 }, { 1, 2, 5 },    { 2, 1, 1, 1, 3 }, { 5, 4 },
-    { 3, 3, 3 }, { 1, 1, 7 }, { 8, 1 },       { 4, 2, 1, 2 }, { 4, 4, 4, 4 },    { 3, 5, 2, 3, 3 },
-    { 8, 8, 7 }, { 16, 16 },
+    { 4, 3 }, { 1, 6 },       { 6, 1 },       { 2, 2, 3 },       { 4, 4 },    { 7, 1 },    { 1, 7 },
+    { 5, 3 }, { 2, 2, 2, 2 }, { 1, 2, 5 },    { 2, 1, 1, 1, 3 }, { 5, 4 },    { 3, 3, 3 }, { 1, 1, 7 },
+    { 8, 1 }, { 4, 2, 1, 2 }, { 4, 4, 4, 4 }, { 3, 5, 2, 3, 3 }, { 8, 8, 7 }, { 16, 16 },
 };
 
 static void more_ranks_are_proved_in_some(void **state)
@@ -229,10 +228,9 @@ static void choices_go_by_hosts(void **state)
     for (size_t i = 0; i < LENGTH(choices); i++) {
         const struct choice *row = &choices[i];
         struct grouping *groups = hosts_of(row->hosts, row->each);
-        const struct cost_facts facts = { .ranks = groups->ranks,
-                                          .cores = groups->ranks,
-                                          .groups = groups,
-                                          .network = *row->network };
+        const struct cost_facts facts = {
+            .ranks = groups->ranks, .cores = groups->ranks, .groups = groups, .network = *row->network
+        };
         struct plan plan = plan_choose(row->kind, groups->ranks, 0, row->size, &facts, NULL);
         if (strcmp(plan.planner->name, row->chosen) != 0)
             fail_msg("row %zu: %s, not %s", i, plan.planner->name, row->chosen);
@@ -306,11 +304,10 @@ int main(void)
             for (int many = 0; many < 2; many++, count++) {
                 snprintf(names[count], NAME_SIZE, "%s by %s is proved for %s", collective_name(subject->kind),
                          (*planner)->name, many ? "many ranks" : "all groups of few");
-                tests[count] = (struct CMUnitTest){
-                    .name = names[count],
-                    .test_func = many ? more_ranks_are_proved_in_some : few_ranks_are_proved_in_all_groups,
-                    .initial_state = subject
-                };
+                tests[count] = (struct CMUnitTest){ .name = names[count],
+                                                    .test_func = many ? more_ranks_are_proved_in_some
+                                                                      : few_ranks_are_proved_in_all_groups,
+                                                    .initial_state = subject };
             }
         }
     return check_run("grouping", tests, count);

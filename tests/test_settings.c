@@ -58,10 +58,29 @@ static void environment_overrides_options(void **state)
 {
     (void)state;
     static const char *const pairs[] = {
-        "PLAIT_TIMEOUT_MS", "250", "PLAIT_START_TIMEOUT_MS", "-1", "PLAIT_TRANSPORT", "inproc",
-        "PLAIT_PLAN", "direct-two-phase", "PLAIT_LOG", "error", "PLAIT_KERNELS", "scalar",
-        "PLAIT_JOB_KEY", "open sesame", "PLAIT_FILE", "/tmp/meet", "PLAIT_STAGING_SIZE", "2m",
-        "PLAIT_STORES", "streamed", "PLAIT_PROVE", "on", NULL,
+        "PLAIT_TIMEOUT_MS",
+        "250",
+        "PLAIT_START_TIMEOUT_MS",
+        "-1",
+        "PLAIT_TRANSPORT",
+        "inproc",
+        "PLAIT_PLAN",
+        "direct-two-phase",
+        "PLAIT_LOG",
+        "error",
+        "PLAIT_KERNELS",
+        "scalar",
+        "PLAIT_JOB_KEY",
+        "open sesame",
+        "PLAIT_FILE",
+        "/tmp/meet",
+        "PLAIT_STAGING_SIZE",
+        "2m",
+        "PLAIT_STORES",
+        "streamed",
+        "PLAIT_PROVE",
+        "on",
+        NULL,
     };
     plait_world_options options = { .struct_size = sizeof options,
                                     .rank = 2,
@@ -138,13 +157,27 @@ struct variable_case {
 };
 
 static const struct variable_case variable_cases[] = {
-    { "unknown transport lists the good ones", { "PLAIT_TRANSPORT", "foo" }, PLAIT_INVALID_SETTING,
+    { "unknown transport lists the good ones",
+      { "PLAIT_TRANSPORT", "foo" },
+      PLAIT_INVALID_SETTING,
       "PLAIT_TRANSPORT is 'foo'; good values: auto, inproc, shm, ofi" },
     { "names are whole", { "PLAIT_TRANSPORT", "sh" }, PLAIT_INVALID_SETTING, "'sh'" },
-    { "a speed of nothing", { "PLAIT_NETWORK_MBITS", "0" }, PLAIT_INVALID_SETTING, "Mbit/s from 1 to 10000000" },
-    { "a speed with a unit", { "PLAIT_NETWORK_MBITS", "10G" }, PLAIT_INVALID_SETTING, "PLAIT_NETWORK_MBITS is '10G'" },
-    { "a latency of nothing", { "PLAIT_NETWORK_LATENCY_US", "0" }, PLAIT_INVALID_SETTING, "microseconds from 1" },
-    { "names are case-sensitive", { "PLAIT_PLAN", "Ring" }, PLAIT_INVALID_SETTING, "doubling, halving, ring, tree" },
+    { "a speed of nothing",
+      { "PLAIT_NETWORK_MBITS", "0" },
+      PLAIT_INVALID_SETTING,
+      "Mbit/s from 1 to 10000000" },
+    { "a speed with a unit",
+      { "PLAIT_NETWORK_MBITS", "10G" },
+      PLAIT_INVALID_SETTING,
+      "PLAIT_NETWORK_MBITS is '10G'" },
+    { "a latency of nothing",
+      { "PLAIT_NETWORK_LATENCY_US", "0" },
+      PLAIT_INVALID_SETTING,
+      "microseconds from 1" },
+    { "names are case-sensitive",
+      { "PLAIT_PLAN", "Ring" },
+      PLAIT_INVALID_SETTING,
+      "doubling, halving, ring, tree" },
     { "unknown log level", { "PLAIT_LOG", "verbose" }, PLAIT_INVALID_SETTING, "error, warn, info, debug" },
     { "unknown kernels", { "PLAIT_KERNELS", "sse" }, PLAIT_INVALID_SETTING, "scalar, avx2" },
     { "unknown stores", { "PLAIT_STORES", "yes" }, PLAIT_INVALID_SETTING, "auto, ordinary, streamed" },
@@ -153,7 +186,9 @@ static const struct variable_case variable_cases[] = {
     { "timeout with a unit", { "PLAIT_TIMEOUT_MS", "5s" }, PLAIT_INVALID_SETTING, "'5s'" },
     { "timeout with a blank", { "PLAIT_TIMEOUT_MS", " 5" }, PLAIT_INVALID_SETTING, "' 5'" },
     { "timeout with a plus", { "PLAIT_TIMEOUT_MS", "+5" }, PLAIT_INVALID_SETTING, "'+5'" },
-    { "timeout beyond int64", { "PLAIT_START_TIMEOUT_MS", "99999999999999999999" }, PLAIT_INVALID_SETTING,
+    { "timeout beyond int64",
+      { "PLAIT_START_TIMEOUT_MS", "99999999999999999999" },
+      PLAIT_INVALID_SETTING,
       "PLAIT_START_TIMEOUT_MS" },
     { "timeout that is a dash", { "PLAIT_TIMEOUT_MS", "-" }, PLAIT_INVALID_SETTING, "'-'" },
     { "staging of 64K", { "PLAIT_STAGING_SIZE", "64K" }, PLAIT_OK, NULL },
@@ -166,32 +201,48 @@ static const struct variable_case variable_cases[] = {
     { "staging with an odd suffix", { "PLAIT_STAGING_SIZE", "64T" }, PLAIT_INVALID_SETTING, "'64T'" },
     { "staging without digits", { "PLAIT_STAGING_SIZE", "M" }, PLAIT_INVALID_SETTING, "'M'" },
     { "staging below zero", { "PLAIT_STAGING_SIZE", "-1M" }, PLAIT_INVALID_SETTING, "'-1M'" },
-    { "staging of very many digits", { "PLAIT_STAGING_SIZE", "000000000000000000065536" },
-      PLAIT_INVALID_SETTING, "64K" },
+    { "staging of very many digits",
+      { "PLAIT_STAGING_SIZE", "000000000000000000065536" },
+      PLAIT_INVALID_SETTING,
+      "64K" },
 
     { "a world of one by name", { "WORLD_SIZE", "1" }, PLAIT_OK, NULL },
     { "rank without size", { "RANK", "0" }, PLAIT_INVALID_SETTING, "WORLD_SIZE is not set" },
     { "size without rank", { "WORLD_SIZE", "2" }, PLAIT_INVALID_SETTING, "RANK is not set" },
     { "rank past the end", { "RANK", "2", "WORLD_SIZE", "2" }, PLAIT_INVALID_SETTING, "0 to 1" },
     { "rank below zero", { "RANK", "-1", "WORLD_SIZE", "2" }, PLAIT_INVALID_SETTING, "RANK is '-1'" },
-    { "rank that is no number", { "RANK", "one", "WORLD_SIZE", "2" }, PLAIT_INVALID_SETTING,
+    { "rank that is no number",
+      { "RANK", "one", "WORLD_SIZE", "2" },
+      PLAIT_INVALID_SETTING,
       "RANK is 'one'" },
     { "size of zero", { "RANK", "0", "WORLD_SIZE", "0" }, PLAIT_INVALID_SETTING, "WORLD_SIZE is '0'" },
     { "size past int", { "RANK", "0", "WORLD_SIZE", "2147483648" }, PLAIT_INVALID_SETTING, "WORLD_SIZE is" },
-    { "no address", { "RANK", "0", "WORLD_SIZE", "2", "MASTER_PORT", "1" }, PLAIT_INVALID_SETTING,
+    { "no address",
+      { "RANK", "0", "WORLD_SIZE", "2", "MASTER_PORT", "1" },
+      PLAIT_INVALID_SETTING,
       "set MASTER_ADDR" },
-    { "no port", { "RANK", "1", "WORLD_SIZE", "2", "MASTER_ADDR", "::1" }, PLAIT_INVALID_SETTING,
+    { "no port",
+      { "RANK", "1", "WORLD_SIZE", "2", "MASTER_ADDR", "::1" },
+      PLAIT_INVALID_SETTING,
       "set MASTER_PORT" },
-    { "port past the end", { "RANK", "0", "WORLD_SIZE", "1", "MASTER_PORT", "65536" }, PLAIT_INVALID_SETTING,
+    { "port past the end",
+      { "RANK", "0", "WORLD_SIZE", "1", "MASTER_PORT", "65536" },
+      PLAIT_INVALID_SETTING,
       "1 to 65535" },
-    { "port of zero", { "RANK", "0", "WORLD_SIZE", "1", "MASTER_PORT", "0" }, PLAIT_INVALID_SETTING,
+    { "port of zero",
+      { "RANK", "0", "WORLD_SIZE", "1", "MASTER_PORT", "0" },
+      PLAIT_INVALID_SETTING,
       "1 to 65535" },
-    { "local rank past the end", { "LOCAL_RANK", "4", "LOCAL_WORLD_SIZE", "4" }, PLAIT_INVALID_SETTING,
+    { "local rank past the end",
+      { "LOCAL_RANK", "4", "LOCAL_WORLD_SIZE", "4" },
+      PLAIT_INVALID_SETTING,
       "0 to 3" },
     { "local rank that is no number", { "LOCAL_RANK", "a" }, PLAIT_INVALID_SETTING, "LOCAL_RANK is 'a'" },
     { "a file needs no address", { "RANK", "1", "WORLD_SIZE", "2", "PLAIT_FILE", "/tmp/x" }, PLAIT_OK, NULL },
     { "all that torchrun sets",
-      { "RANK", "1", "WORLD_SIZE", "2", "MASTER_ADDR", "h", "MASTER_PORT", "29500" }, PLAIT_OK, NULL },
+      { "RANK", "1", "WORLD_SIZE", "2", "MASTER_ADDR", "h", "MASTER_PORT", "29500" },
+      PLAIT_OK,
+      NULL },
 };
 
 static void variables_are_checked(void **state)
@@ -254,7 +305,9 @@ static const struct option_case {
     { "threads", { .threads = SOME_THREADS, .size = 2 }, PLAIT_OK, NULL },
     { "store without functions", { .store = &half_store, .size = 2 }, PLAIT_INVALID_ARGUMENT, "lacks" },
     { "store without size", { .store = &half_store }, PLAIT_INVALID_ARGUMENT, "options.store" },
-    { "store that is too small", { .store = &small_store, .size = 2 }, PLAIT_INVALID_ARGUMENT,
+    { "store that is too small",
+      { .store = &small_store, .size = 2 },
+      PLAIT_INVALID_ARGUMENT,
       "struct_size" },
     { "port past the end", { .port = 65536 }, PLAIT_INVALID_ARGUMENT, "65536" },
     { "port below zero", { .port = -1 }, PLAIT_INVALID_ARGUMENT, "1 to 65535" },
@@ -306,11 +359,16 @@ static const struct nearest_case {
     const char *name;
     const char *nearest;
 } nearest_cases[] = {
-    { "PLAIT_TIMEOUT", "PLAIT_TIMEOUT_MS" },   { "PLAIT_TRASNPORT", "PLAIT_TRANSPORT" },
-    { "PLAIT_LOGS", "PLAIT_LOG" },             { "PLAIT_START_TIMEOUT", "PLAIT_START_TIMEOUT_MS" },
-    { "PLAIT_STORE", "PLAIT_STORES" },         { "PLAIT_JOBKEY", "PLAIT_JOB_KEY" },
-    { "PLAIT_PLAN", NULL },                    { "PLAIT_STAGING", "PLAIT_STAGING_SIZE" },
-    { "PLAIT_KERNEL", "PLAIT_KERNELS" },       { "PLAIT_FIEL", "PLAIT_FILE" },
+    { "PLAIT_TIMEOUT", "PLAIT_TIMEOUT_MS" },
+    { "PLAIT_TRASNPORT", "PLAIT_TRANSPORT" },
+    { "PLAIT_LOGS", "PLAIT_LOG" },
+    { "PLAIT_START_TIMEOUT", "PLAIT_START_TIMEOUT_MS" },
+    { "PLAIT_STORE", "PLAIT_STORES" },
+    { "PLAIT_JOBKEY", "PLAIT_JOB_KEY" },
+    { "PLAIT_PLAN", NULL },
+    { "PLAIT_STAGING", "PLAIT_STAGING_SIZE" },
+    { "PLAIT_KERNEL", "PLAIT_KERNELS" },
+    { "PLAIT_FIEL", "PLAIT_FILE" },
 };
 
 static void nearest_names_are_near(void **state)
@@ -382,10 +440,10 @@ int main(void)
 {
     struct CMUnitTest tests[LENGTH(variable_cases) + LENGTH(option_cases) + 9];
     size_t count = 0;
-#define ADD(function, label, data)                                                                             \
-    tests[count++] = (struct CMUnitTest){ .name = (label),                                                     \
-                                          .test_func = (function),                                             \
-                                          .setup_func = clear_environment,                                     \
+#define ADD(function, label, data)                                                                           \
+    tests[count++] = (struct CMUnitTest){ .name = (label),                                                   \
+                                          .test_func = (function),                                           \
+                                          .setup_func = clear_environment,                                   \
                                           .initial_state = (void *)(uintptr_t)(data) }
     ADD(unknown_names_are_warned_about_once, "unknown names are warned about once", NULL);
     ADD(defaults_are_a_world_of_one, "defaults are a world of one", NULL);
