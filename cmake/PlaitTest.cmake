@@ -1,3 +1,6 @@
+# All that run under ThreadSanitizer, as one target.
+add_custom_target(inproc_tests)
+
 # plait_test(NAME [SOURCES...] [LABELS ...] [TIMEOUT SECONDS] [LIBRARIES ...])
 # One cmocka program and its ctest entry; without sources: NAME.c.
 function(plait_test name)
@@ -17,6 +20,9 @@ function(plait_test name)
     target_link_libraries(${name} PRIVATE plait_objects plait_warnings PkgConfig::CMOCKA ${test_LIBRARIES})
     add_test(NAME ${name} COMMAND ${name})
     set_tests_properties(${name} PROPERTIES TIMEOUT ${test_TIMEOUT} LABELS "${test_LABELS}")
+    if(inproc IN_LIST test_LABELS)
+        add_dependencies(inproc_tests ${name})
+    endif()
     if(timed IN_LIST test_LABELS)
         set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
     endif()
