@@ -18,17 +18,17 @@ SECONDS = 150  # for all ranks of a test; machines are busy
 def forked(function, size, folder):
     """Runs function(rank, size, folder) in a process each and fails the test unless all return."""
     logs = [folder / f"forked{rank}.log" for rank in range(size)]
-    ranks = [_fork(function, rank, size, folder, logs[rank]) for rank in range(size)]
+    ranks = [fork_rank(function, rank, size, folder, logs[rank]) for rank in range(size)]
     deadline = time.monotonic() + SECONDS
     said = []
     for rank, pid in enumerate(ranks):
-        status = _ended(pid, deadline)
+        status = end_of(pid, deadline)
         if status != 0:
             said.append(f"rank {rank} ended with {status}:\n{logs[rank].read_text()}")
     assert not said, "\n".join(said)
 
 
-def _fork(function, rank, size, folder, log):
+def fork_rank(function, rank, size, folder, log):
     pid = os.fork()
     if pid != 0:
         return pid
@@ -48,7 +48,7 @@ def _fork(function, rank, size, folder, log):
         os._exit(status)
 
 
-def _ended(pid, deadline):
+def end_of(pid, deadline):
     """Its exit status (a signal's number negative), or "nothing: it hung"."""
     while time.monotonic() < deadline:
         done, status = os.waitpid(pid, os.WNOHANG)

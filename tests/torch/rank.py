@@ -1,11 +1,6 @@
-"""One rank of a test: runs the cases with the others and writes what became of each.
+"""One rank of test_cases.py: runs the cases with the others and writes what became of each."""
 
-    python rank.py RANK SIZE STORE_FILE RESULT_FILE [NAME ...]
-"""
-
-import faulthandler
 import json
-import sys
 import traceback
 import warnings
 from datetime import timedelta
@@ -22,9 +17,7 @@ DEADLINE = timedelta(seconds=60)
 
 
 def main(rank, size, store_file, result_file, names):
-    torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    faulthandler.dump_traceback_later(150, exit=True)
     store = dist.FileStore(store_file, size)
     store.set_timeout(DEADLINE)
     results = {}
@@ -64,7 +57,3 @@ def agreed(store, rank, size, name, result):
     """Tells the others; True if the case went well on all ranks."""
     store.set(f"{name}/{rank}", "ok" if result == "ok" else "failed")
     return all(store.get(f"{name}/{other}") == b"ok" for other in range(size))
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4], sys.argv[5:])

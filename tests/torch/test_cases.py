@@ -1,17 +1,22 @@
 """Runs the cases of cases.py in one start of the ranks for each world, and reports them one by one."""
 
+import ctypes
 import json
 import os
-import subprocess
-import sys
-from pathlib import Path
+import time
 
 import cases
 import cases_forms  # noqa: F401: its cases come after those of cases
 import cases_values  # noqa: F401
 import pytest
+import rank as rank_program
+import torch
+import torch.distributed as dist
+from forked import SECONDS, end_of, fork_rank
 
-HERE = Path(__file__).parent
+import plait
+
+M_PERTURB = -6  # of <malloc.h>
 WORLDS = {"2 ranks": (2, {}), "3 ranks": (3, {}), "2 ranks, debug": (2, {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"})}
 # The debug wrapper refuses or changes these before plait sees them.
 NOT_UNDER_DEBUG = {"split", "a_forked_child_is_refused", "operations_are_profiled", "coalesced", "functional_collectives",
@@ -22,28 +27,34 @@ NOT_UNDER_DEBUG = {"split", "a_forked_child_is_refused", "operations_are_profile
 _results = {}
 
 
+def import_what_torch_puts_off():
+    """Once, here, instead of in each rank: some seconds."""
+    import torch._dynamo  # noqa: F401: functional collectives do
+
+    torch.testing.assert_close(torch.ones(1), torch.ones(1))
+
+
 def results(world, folder):
-    """Starts the ranks of `world` once; gives (what each rank said of each case, what it printed) a rank."""
+    """Starts the ranks of `world` once; gives (what each rank said of each case, what it printed, its end) a rank."""
     if world not in _results:
         size, environment = WORLDS[world]
         names = [case.__name__ for case in cases.CASES if not environment or case.__name__ not in NOT_UNDER_DEBUG]
-        files = [folder / f"rank{rank}.json" for rank in range(size)]
-        ranks = [
-            subprocess.Popen(
-                [sys.executable, HERE / "rank.py", str(rank), str(size), folder / "store", files[rank], *names],
-                env={**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_PERTURB_": "165", **environment},
-                stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                text=True, cwd=folder)
-            for rank in range(size)]  # fmt: skip
-        said = []
-        for rank in ranks:
-            try:
-                said.append(rank.communicate(timeout=200)[0])
-            except subprocess.TimeoutExpired:
-                rank.kill()
-                said.append(rank.communicate()[0])
+        files, logs = [[folder / f"rank{rank}{end}" for rank in range(size)] for end in (".json", ".log")]
+
+        import_what_torch_puts_off()
+
+        def rank_runs(rank, size, folder):
+            os.environ.update(environment)
+            dist.set_debug_level_from_env()
+            ctypes.CDLL(None).mallopt(M_PERTURB, 165)  # freed memory is overwritten
+            rank_program.main(rank, size, str(folder / "store"), str(files[rank]), names)
+            plait._C.end_process()  # as at the end of python, without destroy_process_group()
+
+        ranks = [fork_rank(rank_runs, rank, size, folder, logs[rank]) for rank in range(size)]
+        deadline = time.monotonic() + SECONDS
+        ends = [end_of(rank, deadline) for rank in ranks]
         found = [json.loads(file.read_text()) if file.exists() else {} for file in files]
-        _results[world] = list(zip(found, said, [rank.returncode for rank in ranks]))
+        _results[world] = list(zip(found, [log.read_text() for log in logs], ends))
     return _results[world]
 
 
