@@ -2,8 +2,8 @@
 
 #include "base/clock.h"
 #include "ending.h"
-#include "uses.h"
 #include "tidings.h"
+#include "uses.h"
 
 static const int64_t WATCH_NS = 1000000, LIFE_NS = 5000000;
 
@@ -59,15 +59,14 @@ static enum life life_of(const struct comm *comm, int rank)
 }
 
 /* What a rank that is gone left behind may still lie in the transport, word of how far it was among it. */
-static bool still_comes(struct comm *comm, int rank, uint64_t number)
+static bool still_comes(struct comm *comm, int rank, uint64_t number, bool *moved)
 {
     if (comm->group.board != NULL)
         return has_finished(comm, rank, number); /* it may have finished between the two looks */
-    bool moved = false;
     while (comm->group.transport->progress(comm->group.endpoint))
-        moved = true;
+        *moved = true;
     tidings_hear(comm);
-    return moved || has_finished(comm, rank, number);
+    return !*moved && has_finished(comm, rank, number);
 }
 
 static bool watch_collective_lives(struct comm *comm)
@@ -81,8 +80,13 @@ static bool watch_collective_lives(struct comm *comm)
         if (has_finished(comm, rank, work->number))
             continue;
         enum life life = life_of(comm, rank);
-        if (life == LIFE_HERE || still_comes(comm, rank, work->number))
+        if (life == LIFE_HERE)
             continue;
+        bool moved = false;
+        if (still_comes(comm, rank, work->number, &moved))
+            continue;
+        if (moved)
+            return false; /* the work may be over by what came just now, from whomever */
         /* Who left may have done so because of the one who died. */
         if (lost < 0 || life == LIFE_DEAD) {
             lost = rank;

@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "transport/link.h"
 
-enum { LINGER_MS = 1000 };
+enum { LINGER_MS = 1000, OVERDUE_MS = 200 };
 
 static struct ofi *ofi_of(struct endpoint *endpoint)
 {
@@ -154,6 +154,17 @@ static bool took_all(struct ofi *ofi, int rank)
     return all;
 }
 
+/* Is what a peer sent before it left, and waited for in vain until it was gone, still not here? It may lie in this
+ * host's sockets, of which a rank that had no core for a while has not taken anything. */
+static bool is_overdue(struct lifeline *line)
+{
+    if (!line->ended)
+        return false;
+    if (line->overdue_at == 0)
+        line->overdue_at = deadline_after_ms(OVERDUE_MS);
+    return deadline_passed(line->overdue_at);
+}
+
 static enum life ofi_life(struct endpoint *endpoint, int peer)
 {
     struct ofi *ofi = ofi_of(endpoint);
@@ -162,7 +173,7 @@ static enum life ofi_life(struct endpoint *endpoint, int peer)
     struct lifeline *line = &ofi->lifelines.lines[peer];
     lifeline_look(&ofi->lifelines, peer);
     if (line->left) /* not before what it sent has come */
-        return took_all(ofi, peer) || line->ended ? LIFE_LEFT : LIFE_HERE;
+        return took_all(ofi, peer) || is_overdue(line) ? LIFE_LEFT : LIFE_HERE;
     return line->ended ? LIFE_DEAD : LIFE_HERE;
 }
 

@@ -36,6 +36,7 @@ struct lifeline {
     bool up, ended;
     bool left;           /* said that it leaves in good order... */
     uint64_t left_after; /* ...after so many packets and writes to this rank */
+    int64_t overdue_at;  /* when what it sent is given up, once it is gone; 0: it is not */
     bool taken;          /* has said that it took all that this rank sent */
     bool told_taken;     /* was told so */
     struct lifeline_greeting greeting;
