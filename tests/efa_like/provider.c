@@ -260,7 +260,7 @@ static int ask_inner(uint32_t version, struct fi_info **info)
     hints->caps = FI_MSG | FI_RMA;
     hints->mode = FI_CONTEXT | FI_CONTEXT2;
     hints->ep_attr->type = FI_EP_RDM;
-    hints->domain_attr->mr_mode = FI_MR_BASIC; /* virtual addresses: others would get offsets */
+    hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY; /* others would get offsets */
     hints->domain_attr->threading = FI_THREAD_DOMAIN;
     hints->domain_attr->av_type = FI_AV_TABLE;
     hints->fabric_attr->prov_name = strdup(name != NULL ? name : old ? "net;^ofi_rxm" : "tcp;^ofi_rxm");
