@@ -191,7 +191,7 @@ void soak_step(struct soak *soak, int step)
     rank_doing(rank, "seed %llu, step %d: preparing", (unsigned long long)test_settings()->seed, step);
     if (what >> 8 & 1 && what >> 9 & 1 && what >> 10 & 1)
         make_comm(soak, 1 + (int)((what >> 12) % (COMMS - 1)), what >> 16);
-    char text[160] = "";
+    char text[ITEMS * (sizeof soak->items[0].text + 2) + 1] = "";
     for (int i = 0; i < count && !soak->over && !rank_failed(rank); i++) {
         const uint64_t draw = mix(what + 100 + (uint64_t)i);
         if (!soak->tour->plain)
