@@ -31,6 +31,7 @@ struct whereabouts {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct whereabouts found;
+static const struct launcher_service *opened; /* whose word it was, until all have met */
 
 /* ------------------------------------------------------------------- words */
 
@@ -120,6 +121,7 @@ static plait_status ask(const struct launcher_service *service, const struct exc
     log_info("rank %d of %d: %s says that rank 0 is on host %s, port %d of %s", options->rank, options->size,
              service->name, place.host, place.port, place.addresses);
     found = place;
+    opened = service;
     sodium_memzero(word, sizeof word);
     return PLAIT_OK;
 }
@@ -162,6 +164,15 @@ static plait_status find(const struct exchange *exchange)
 
 /* ------------------------------------------------------------------- the way */
 
+static void close_service(void)
+{
+    pthread_mutex_lock(&lock);
+    if (opened != NULL && opened->met != NULL)
+        opened->met();
+    opened = NULL;
+    pthread_mutex_unlock(&lock);
+}
+
 static plait_status meet(struct exchange *exchange)
 {
     const struct bootstrap_options *given = exchange->options;
@@ -191,6 +202,8 @@ static plait_status meet(struct exchange *exchange)
     status = way_environment.meet(exchange);
     exchange->options = given;
     sodium_memzero(place.secret, sizeof place.secret);
+    if (status == PLAIT_OK)
+        close_service();
     return status;
 }
 

@@ -10,10 +10,10 @@ enum { WORD_BYTES = 768 };
 
 struct launcher_service {
     const char *name;
-    /* Gives away `word` on rank 0, fills it in on the others. Once a process; what it opens stays open until
-     * the process ends, since MPI can't be started any more after a launcher has been taken leave of.
+    /* Gives away `word` on rank 0, fills it in on the others. Once a process.
      * PLAIT_UNSUPPORTED: it is not to be had here; nothing was done. */
     plait_status (*share)(int rank, int size, char word[WORD_BYTES], int64_t deadline);
+    void (*met)(void); /* all have the word and have met; or NULL */
 };
 
 extern const struct launcher_service launcher_pmix, launcher_pmi, launcher_mpi;

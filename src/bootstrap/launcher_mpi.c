@@ -45,4 +45,4 @@ static plait_status share(int rank, int size, char word[WORD_BYTES], int64_t dea
     return PLAIT_OK;
 }
 
-const struct launcher_service launcher_mpi = { "MPI", share };
+const struct launcher_service launcher_mpi = { "MPI", share, NULL };

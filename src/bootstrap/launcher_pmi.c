@@ -261,4 +261,4 @@ static plait_status share(int rank, int size, char word[WORD_BYTES], int64_t dea
     return status;
 }
 
-const struct launcher_service launcher_pmi = { "PMI", share };
+const struct launcher_service launcher_pmi = { "PMI", share, NULL };

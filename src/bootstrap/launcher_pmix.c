@@ -40,6 +40,7 @@ static struct {
     int (*get)(const struct pmix_proc *proc, const char *key, const void *info, size_t count,
                pmix_value_callback callback, void *context);
     const char *(*error)(int status);
+    const char *(*version)(void);
     struct pmix_proc self;
     pid_t pid; /* whose it is; 0: not open */
 } pmix;
@@ -54,9 +55,13 @@ static bool find_functions(void *handle)
         const char *name;
         void *place;
     } functions[] = {
-        { "PMIx_Init", &pmix.init },  { "PMIx_Finalize", &pmix.finalize },
-        { "PMIx_Put", &pmix.put },    { "PMIx_Commit", &pmix.commit },
-        { "PMIx_Get_nb", &pmix.get }, { "PMIx_Error_string", &pmix.error },
+        { "PMIx_Init", &pmix.init },
+        { "PMIx_Finalize", &pmix.finalize },
+        { "PMIx_Put", &pmix.put },
+        { "PMIx_Commit", &pmix.commit },
+        { "PMIx_Get_nb", &pmix.get },
+        { "PMIx_Error_string", &pmix.error },
+        { "PMIx_Get_version", &pmix.version },
     };
     for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
         void *function = dlsym(handle, functions[i].name);
@@ -67,11 +72,21 @@ static bool find_functions(void *handle)
     return true;
 }
 
-/* At the end of the process, and not before: an MPI library can't join the launcher after we left it. */
 static void take_leave(void)
 {
-    if (pmix.pid == getpid())
-        pmix.finalize(NULL, 0);
+    if (pmix.pid != getpid())
+        return;
+    pmix.finalize(NULL, 0);
+    pmix.pid = 0;
+}
+
+/* An MPI library that is started after us finds PMIx as we leave it. Open MPI 5 takes a PMIx that is up for one
+ * that it has started itself, and then doesn't know its own rank; so PMIx 5, which comes with it, is left as soon
+ * as all have met. Before, nobody could join the launcher again who had left it: those keep it to the end. */
+static void leave_when_met(void)
+{
+    if (pmix.pid == getpid() && atoi(pmix.version() + strcspn(pmix.version(), "0123456789")) >= 5)
+        take_leave();
 }
 
 static plait_status open_pmix(int rank)
@@ -220,4 +235,4 @@ static plait_status share(int rank, int size, char word[WORD_BYTES], int64_t dea
     return rank == 0 ? put(word) : get(rank, size, word, deadline);
 }
 
-const struct launcher_service launcher_pmix = { "PMIx", share };
+const struct launcher_service launcher_pmix = { "PMIx", share, leave_when_met };

@@ -312,7 +312,8 @@ static void read_failure(struct ofi_rail *rail, struct ofi_event *event)
 static void write_event(const struct ofi_rail *rail, const struct fi_cq_data_entry *entry,
                         struct ofi_event *event)
 {
-    if ((entry->flags & FI_REMOTE_WRITE) == 0) {
+    /* Only writes carry data of ours, and some providers (shm of libfabric 2.1) tell no more than that. */
+    if ((entry->flags & (FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA)) == 0) {
         *event = (struct ofi_event){ .kind = OFI_EVENT_DONE, .op = entry->op_context, .size = entry->len };
         return;
     }
