@@ -77,7 +77,7 @@ class Mpirun(Launchers):
         self.assertRegex(done[2], r"rank 1 of 2, on .*, found no rank 0 .* has another job key")
 
     def test_a_rank_that_never_comes_is_named(self):
-        done = run(*MPIRUN, "-n", "2", *own_way(1, "exit 0"), PERF, *SMALL, PLAIT_START_TIMEOUT_MS="1000")
+        done = run(*MPIRUN, "-n", "2", *own_way(1, "exec sleep 4"), PERF, *SMALL, PLAIT_START_TIMEOUT_MS="1000")
         self.check_sorry(done, r"rank 1 of 2 did not come within")
 
     def test_rank_0_never_comes(self):
