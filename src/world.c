@@ -14,8 +14,8 @@
 #include "base/status.h"
 #include "device/reduce.h"
 #include "ending.h"
-#include "memory.h"
 #include "group_calls.h"
+#include "memory.h"
 #include "start.h"
 #include "tidings.h"
 #include "work_pool.h"
@@ -121,6 +121,15 @@ static void world_free(struct world *world)
     free(world);
 }
 
+static void say_up(const struct world *world)
+{
+    char line[48] = ""; /* not known where ranks 0 and 1 share a core, or no memory */
+    if (world->line_ns > 0)
+        snprintf(line, sizeof line, " a cache line takes %.0f ns;", world->line_ns);
+    log_info("rank %d of %d is up over %s;%s kernels %s", world->rank, world->size, world->transport->name,
+             line, reduce_set_name());
+}
+
 plait_status plait_world_create(const plait_world_options *options, plait_world **out)
 {
     if (out == NULL)
@@ -149,8 +158,7 @@ plait_status plait_world_create(const plait_world_options *options, plait_world 
         world_free(world);
         return failure(status, "%s", sentence);
     }
-    log_info("rank %d of %d is up over %s; a cache line takes %.0f ns; kernels %s", world->rank, world->size,
-             world->transport->name, world->line_ns, reduce_set_name());
+    say_up(world);
     *out = world->handle;
     return PLAIT_OK;
 }
