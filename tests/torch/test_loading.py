@@ -115,7 +115,7 @@ def test_another_torch_is_told_which_build_it_needs(tmp_path):
         try:
             call()
         except ImportError as error:
-            print(error)
+            print(error, flush=True)
     """), **cmake_for_tests(tmp_path / "bin", "echo no compiler; exit 3"))  # fmt: skip
     imported, initialised, built = said.splitlines()[0], said.splitlines()[1], said.splitlines()[-1]
     assert f"built for torch {torch.__version__} and this is torch 9.9.0" in imported, said
