@@ -88,14 +88,6 @@ static std::string trace_name(OpType type)
     }
 }
 
-static int64_t count_all(const Tensors &tensors)
-{
-    int64_t count = 0;
-    for (const at::Tensor &tensor : tensors)
-        count += tensor.numel();
-    return count;
-}
-
 /* The distance between neighbours, or -1 if there are several. */
 static int stride_of(const std::vector<uint64_t> &ranks)
 {

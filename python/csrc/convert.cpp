@@ -125,6 +125,14 @@ bool same_sizes(const Tensors &tensors)
     return true;
 }
 
+int64_t count_all(const Tensors &tensors)
+{
+    int64_t count = 0;
+    for (const at::Tensor &tensor : tensors)
+        count += tensor.numel();
+    return count;
+}
+
 std::vector<size_t> counts_of(const Tensors &tensors)
 {
     std::vector<size_t> counts;

@@ -44,6 +44,8 @@ Span span_of(const at::Tensor &plain);
 
 /* True if all have the same number of elements. */
 bool same_sizes(const Tensors &tensors);
+/* The elements of all. */
+int64_t count_all(const Tensors &tensors);
 /* The number of elements of each, as plait.h takes counts. */
 std::vector<size_t> counts_of(const Tensors &tensors);
 

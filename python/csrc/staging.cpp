@@ -31,14 +31,6 @@ static bool are_consecutive(const Tensors &tensors)
     return true;
 }
 
-static int64_t count_all(const Tensors &tensors)
-{
-    int64_t count = 0;
-    for (const at::Tensor &tensor : tensors)
-        count += tensor.numel();
-    return count;
-}
-
 /* All of them as one flat tensor; the caller holds on to the originals. */
 static at::Tensor joined(const Tensors &tensors)
 {
