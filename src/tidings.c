@@ -85,13 +85,16 @@ static void take(struct comm *comm, const struct tiding *tiding)
     atomic_store(&seat->ended, tiding->ended);
 }
 
-void tidings_hear(struct comm *comm)
+bool tidings_hear(struct comm *comm)
 {
     struct tidings *tidings = comm->tidings;
+    bool heard = false;
     while (tidings != NULL && tidings->listens && tidings->ear.status == PLAIT_OK) {
         take(comm, &tidings->heard);
         listen_on(comm);
+        heard = true;
     }
+    return heard;
 }
 
 void tidings_tell(struct comm *comm)

@@ -4,14 +4,16 @@
 #ifndef PLAIT_TIDINGS_H
 #define PLAIT_TIDINGS_H
 
+#include <stdbool.h>
+
 #include "plait.h"
 
 struct comm;
 
 /* For a communicator without a board; becomes the driver for a moment. */
 plait_status tidings_open(struct comm *comm);
-/* Takes in what came. */
-void tidings_hear(struct comm *comm);
+/* Takes in what came; true if there was anything. */
+bool tidings_hear(struct comm *comm);
 /* Tells all others what stands in this rank's seat. */
 void tidings_tell(struct comm *comm);
 /* Neither hears nor tells any more. */

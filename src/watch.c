@@ -63,9 +63,12 @@ static bool still_comes(struct comm *comm, int rank, uint64_t number, bool *move
 {
     if (comm->group.board != NULL)
         return has_finished(comm, rank, number); /* it may have finished between the two looks */
-    while (comm->group.transport->progress(comm->group.endpoint))
-        *moved = true;
-    tidings_hear(comm);
+    bool more;
+    do { /* each word that is heard may make way for the next */
+        more = comm->group.transport->progress(comm->group.endpoint);
+        more |= tidings_hear(comm);
+        *moved |= more;
+    } while (more);
     return !*moved && has_finished(comm, rank, number);
 }
 

@@ -180,9 +180,10 @@ static void take_back_inside(struct route *route)
     }
 }
 
-/* Settles receives whose network twin is done, and drops twins that have no use any more. */
-static void tidy_twins(struct route *route)
+/* Settles receives whose network twin is done, and drops twins that have no use any more. True if there were any. */
+static bool tidy_twins(struct route *route)
 {
+    bool tidied = false;
     for (struct twin **at = &route->twins; *at != NULL;) {
         struct twin *twin = *at;
         if (!is_inside(twin) && twin->outer.status == PLAIT_IN_PROGRESS) {
@@ -200,7 +201,9 @@ static void tidy_twins(struct route *route)
             adopt(twin);
         *at = twin->next;
         free(twin);
+        tidied = true;
     }
+    return tidied;
 }
 
 static bool route_progress(struct endpoint *endpoint)
@@ -211,7 +214,7 @@ static bool route_progress(struct endpoint *endpoint)
         take_back_inside(route);
     moved |= route->inner.transport->progress(route->inner.endpoint);
     if (route->twins != NULL)
-        tidy_twins(route);
+        moved |= tidy_twins(route);
     return moved;
 }
 
