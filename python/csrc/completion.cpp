@@ -1,5 +1,6 @@
 #include "completion.h"
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -11,9 +12,15 @@
 
 namespace plait_torch {
 
+/* Threads that stay without work, beside the one that does all. */
+static constexpr size_t SPARE = 1;
+/* So long nothing gets done before it is taken for stuck. */
+static constexpr std::chrono::milliseconds PATIENCE(1);
+
 /*
- * Threads on which python may run. There is always one to spare when work
- * comes: a continuation may wait for a further work's future, as PowerSGD's do.
+ * Threads on which python may run. One does all, in the order in which it comes, for they would only get into each
+ * other's way with the GIL; another one is there to spare. It steps in when a continuation is stuck: it may wait for
+ * a further work's future, as PowerSGD's do.
  */
 class Completion {
   public:
@@ -21,11 +28,8 @@ class Completion {
     {
         std::lock_guard<std::mutex> lock(mutex_);
         queue_.push_back(std::move(work));
-        if (queue_.size() > idle_) {
-            std::thread([this] { run(); }).detach();
-            running_++;
-            idle_++;
-        }
+        if (running_ == 0)
+            start();
         wake_.notify_one();
     }
 
@@ -42,32 +46,55 @@ class Completion {
     pid_t pid = getpid();
 
   private:
+    void start()
+    {
+        std::thread([this] { run(); }).detach();
+        running_++;
+    }
+
     void run()
     {
         std::unique_lock<std::mutex> lock(mutex_);
-        while (true) {
+        while (running_ - busy_ <= SPARE + 1) {
             wake_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
             if (queue_.empty())
                 break;
-            c10::intrusive_ptr<WorkPlait> work = std::move(queue_.front());
-            queue_.pop_front();
-            idle_--;
-            lock.unlock();
-            work->complete();
-            work.reset();
-            lock.lock();
-            idle_++;
+            if (busy_ == 0 || is_stuck(lock))
+                complete_first(lock);
         }
-        idle_--;
         running_--;
         ended_.notify_all();
+    }
+
+    /* Waits a little; true if there is work still and all that are at work have got nothing done. */
+    bool is_stuck(std::unique_lock<std::mutex> &lock)
+    {
+        const size_t done = done_;
+        wake_.wait_for(lock, PATIENCE, [&] { return done_ != done || queue_.empty(); });
+        return done_ == done && !queue_.empty();
+    }
+
+    void complete_first(std::unique_lock<std::mutex> &lock)
+    {
+        c10::intrusive_ptr<WorkPlait> work = std::move(queue_.front());
+        queue_.pop_front();
+        busy_++;
+        if (busy_ == running_)
+            start();
+        lock.unlock();
+        work->complete();
+        work.reset();
+        lock.lock();
+        busy_--;
+        done_++;
     }
 
     std::mutex mutex_;
     std::condition_variable wake_, ended_;
     std::deque<c10::intrusive_ptr<WorkPlait>> queue_;
-    size_t idle_ = 0;    /* threads waiting for work, or about to */
-    size_t running_ = 0; /* all of them */
+    size_t running_ = 0; /* threads */
+    size_t busy_ = 0;    /* those of them that complete a work */
+    size_t done_ = 0;
     bool stopping_ = false;
 };
 

@@ -7,7 +7,7 @@ namespace plait_torch {
 
 class WorkPlait;
 
-/* Has work->complete() called, and the reference dropped, on a thread of its own. From any thread; never waits. */
+/* Has work->complete() called, and the reference dropped, on a thread that may run python. From any thread; never waits. */
 void complete_later(c10::intrusive_ptr<WorkPlait> work);
 
 /* Stops the threads, within two seconds. For the end of the process; needs the GIL released. */
