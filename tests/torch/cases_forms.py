@@ -263,7 +263,7 @@ def other_calls_on_other_ranks(rank, size):
 
 @case
 def completion_hooks(rank, size):
-    """Called once for each work that succeeds, before wait_for_pending_works() returns."""
+    """Called once for each work that succeeds, in any order, before wait_for_pending_works() returns."""
     group = dist.new_group(list(range(size)))
     seen = []
     group._register_on_completion_hook(lambda info: seen.append((info.op_type, info.seq, info.active_duration)))
@@ -272,7 +272,7 @@ def completion_hooks(rank, size):
     dist.broadcast(torch.ones(3), 0, group=group, async_op=True).wait()
     refuses(dist.DistBackendError, "", lambda: dist.all_reduce(torch.ones(3 + rank), group=group))
     group._wait_for_pending_works()
-    kinds = [str(kind) for kind, _, _ in seen]
+    kinds = sorted(str(kind) for kind, _, _ in seen)
     assert len(seen) == 2 and "ALLREDUCE" in kinds[0] and "BROADCAST" in kinds[1], seen
     assert all(duration >= timedelta(0) for _, _, duration in seen)
 
